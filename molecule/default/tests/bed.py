@@ -1,0 +1,88 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the tests of this scenario need of the bed: its hosts, its cluster, its client pod."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+SCENARIO = ROOT / "molecule" / "default"
+NAME = "test"
+STATE = Path("/var/lib/tether-bed") / NAME
+GPU1, GPU2, NEIGHBOUR = "10.99.1.11", "10.99.1.12", "10.99.1.21"
+CLIENTS = "clients"
+
+
+def run(
+    *command: str, check: bool = True, timeout: float = 120, text_in: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command and keep its output; the error of a failed one shows both streams."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, input=text_in, check=False
+    )
+    if check and done.returncode:
+        raise AssertionError(f"{command} -> {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def bed(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, str(ROOT / "tests" / "testbed"), "--bed", NAME, *arguments, **options)
+
+
+def kubectl(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return bed("kubectl", *arguments, **options)
+
+
+def get(*arguments: str) -> Any:
+    return json.loads(kubectl("get", *arguments, "-o", "json").stdout)
+
+
+def ssh(host: str, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a shell command as root on a host of the bed."""
+    return run(
+        "ssh", "-F", str(STATE / "ssh_config"), host, "sudo", "sh", "-s", text_in=command, **options
+    )
+
+
+def client(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a shell command in the client pod, which mounts nothing and has no rights."""
+    return kubectl("exec", "-n", CLIENTS, "client", "--", "sh", "-c", command, **options)
+
+
+def token(namespace: str) -> str:
+    """The namespace's current relay token, read as the fleet's owner."""
+    secret = get("secret", f"token-{namespace}", "-n", "tether-fleet")
+    return base64.b64decode(secret["data"]["current"]).decode()
+
+
+def site(*arguments: str, record: str | None = None, **options: Any) -> Any:
+    """Run playbooks/site.yml on this scenario's inventory."""
+    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
+    if record:
+        environment.update(
+            ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "tests" / "callbacks"),
+            ANSIBLE_CALLBACKS_ENABLED="record_changes",
+            TETHER_RECORD=record,
+        )
+    return subprocess.run(
+        [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            str(ROOT / "playbooks" / "site.yml"),
+            "-i",
+            str(SCENARIO / "inventory"),
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=options.pop("timeout", 600),
+        env=environment,
+        cwd=ROOT,
+        check=False,
+    )

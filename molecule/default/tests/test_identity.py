@@ -1,0 +1,112 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whose certificate a relay accepts (N4, P1): the pinned leaf at the pinned address, and no other."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from bed import GPU2, STATE, bed, client, ssh
+
+# A TLS server that notes every handshake and every byte that comes after it.
+IMPOSTOR = r"""
+import socket, ssl, sys, threading
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.minimum_version = ssl.TLSVersion.TLSv1_3
+context.load_cert_chain("/tmp/impostor/leaf.pem", "/tmp/impostor/leaf.key")
+listener = socket.create_server(("0.0.0.0", 9443))
+log = open("/tmp/impostor/log", "a", buffering=1)
+def serve(plain):
+    plain.settimeout(5)
+    log.write("connection\n")
+    try:
+        with context.wrap_socket(plain, server_side=True) as tls:
+            log.write("handshake\n")
+            data = tls.recv(4096)
+            log.write("bytes %d\n" % len(data))
+    except OSError as error:
+        log.write("ended %s\n" % type(error).__name__)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"""
+
+
+def status_of_lone():
+    return client(
+        "curl -sS -m 30 -o /tmp/body -w '%{http_code}' http://lone.team-b.svc/v1/models; echo; cat /tmp/body"
+    ).stdout.split("\n", 1)
+
+
+def wait_for(wanted, seconds=40):
+    deadline = time.monotonic() + seconds
+    while True:
+        status, body = status_of_lone()
+        if status == wanted or time.monotonic() > deadline:
+            return status, body
+        time.sleep(1)
+
+
+@pytest.fixture
+def gpu2_is_taken_over():
+    """gpu2's cable is out and the neighbour has its address, as on a hostile network."""
+    bed("link", "gpu2", "down")
+    ssh("neighbour", f"mkdir -p /tmp/impostor && ip address add {GPU2}/24 dev host0")
+    started = []
+
+    def serve(certificate: str, key: str):
+        ssh("neighbour", "rm -f /tmp/impostor/*")
+        for name, text in (("leaf.pem", certificate), ("leaf.key", key), ("serve.py", IMPOSTOR)):
+            ssh("neighbour", f"cat > /tmp/impostor/{name} <<'END'\n{text}\nEND")
+        pid = ssh("neighbour", "setsid python3 /tmp/impostor/serve.py >/tmp/impostor/out 2>&1 & echo $!")
+        started.append(pid.stdout.strip())
+        # Whoever dialled gpu2 must learn where its address lives now.
+        bed("exec", "--", "ip", "neigh", "flush", "all")
+
+    yield serve
+    for pid in started:
+        ssh("neighbour", f"kill {pid}", check=False)
+    ssh("neighbour", f"ip address del {GPU2}/24 dev host0; rm -rf /tmp/impostor")
+    bed("link", "gpu2", "up")
+    bed("exec", "--", "ip", "neigh", "flush", "all")
+    assert wait_for("200")[0] == "200", "the real host is back, and with it the model"
+
+
+def impostor_log():
+    return ssh("neighbour", "cat /tmp/impostor/log").stdout
+
+
+def assert_refused():
+    time.sleep(8)  # several rounds of health checks dial it meanwhile
+    status, body = wait_for("503", 20)
+    assert status == "503", body
+    assert json.loads(body)["error"]
+    log = impostor_log()
+    assert "connection" in log, "the relay did dial the impostor"
+    assert "bytes" not in log.replace("bytes 0", ""), log
+
+
+def test_same_name_from_the_same_ca(gpu2_is_taken_over):
+    """A certificate that the fleet's own CA signed for gpu2, on another key, is refused."""
+    from ansible_collections.tether.fleet.plugins.plugin_utils import ca, signing  # noqa: F401
+
+    certificate, key = _issue_twin()
+    gpu2_is_taken_over(certificate, key)
+    assert_refused()
+
+
+def test_host_a_at_host_bs_address(gpu2_is_taken_over):
+    """gpu1 taken over entirely does not make it gpu2."""
+    certificate = ssh("gpu1", "cat /etc/tether/identity/host.crt").stdout
+    key = ssh("gpu1", "cat /etc/tether/identity/host.key").stdout
+    gpu2_is_taken_over(certificate, key)
+    assert_refused()
+
+
+def _issue_twin():
+    """A second, properly signed certificate for gpu2, as somebody with the CA could make."""
+    import ca_twin
+
+    return ca_twin.issue("gpu2", GPU2, Path(STATE / "ca"), (STATE / "ca_passphrase").read_text())

@@ -1,0 +1,89 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a client sees: an ordinary Service, as if pods served the model (N1)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from bed import GPU1, GPU2, client, get, kubectl, ssh
+
+ASK = {"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
+MODELS = [("tiny", "team-a", 80), ("small", "team-b", 8080), ("lone", "team-b", 80)]
+
+
+def by_name(name, namespace, port):
+    return f"http://{name}.{namespace}.svc:{port}"
+
+
+def by_address(name, namespace, port):
+    return f"http://{get('service', name, '-n', namespace)['spec']['clusterIP']}:{port}"
+
+
+@pytest.mark.parametrize("where", [by_name, by_address])
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model[0])
+def test_chat(model, where):
+    body = json.dumps(ASK)
+    answer = json.loads(
+        client(
+            f"curl -sS --fail-with-body -m 30 {where(*model)}/v1/chat/completions"
+            f" -H 'Content-Type: application/json' -d '{body}'"
+        ).stdout
+    )
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    assert answer["usage"]["completion_tokens"] >= 1
+
+
+@pytest.mark.parametrize("where", [by_name, by_address])
+def test_stream(where):
+    body = json.dumps(dict(ASK, stream=True))
+    text = client(
+        f"curl -sSN --fail-with-body -m 30 {where(*MODELS[0])}/v1/chat/completions"
+        f" -H 'Content-Type: application/json' -d '{body}'"
+    ).stdout
+    events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+    assert events[-1] == "[DONE]"
+    assert len(events) >= 3
+    assert all("choices" in json.loads(event) for event in events[:-1])
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model[0])
+def test_models(model):
+    listed = json.loads(client(f"curl -sS -m 30 {by_name(*model)}/v1/models").stdout)
+    assert [entry["id"] for entry in listed["data"]] == [model[0]]
+
+
+def test_the_client_mounts_nothing_and_has_no_rights():
+    pod = get("pod", "client", "-n", "clients")
+    assert not pod["spec"].get("volumes")
+    allowed = kubectl(
+        "auth", "can-i", "get", "secrets", "-A",
+        "--as=system:serviceaccount:clients:default", check=False,
+    )
+    assert allowed.stdout.strip() == "no"
+
+
+def test_the_engine_itself_saw_the_request():
+    unit = "tether-engine-team-a.tiny.service"
+    count = (
+        f"journalctl -u {unit} -o cat | grep -cE 'POST /v1/chat/completions|done request|n_tokens'"
+    )
+
+    def seen():
+        return sum(
+            int(ssh(host, count + " || true").stdout.strip() or 0) for host in ("gpu1", "gpu2")
+        )
+
+    before = seen()
+    test_chat(MODELS[0], by_name)
+    assert seen() > before
+
+
+def test_relays_are_spread_over_both_hosts_by_the_pool():
+    """Both hosts of a model answer: neither is dead weight behind the other."""
+    record = {name: json.loads(get("configmap", f"host-{name}", "-n", "tether-fleet")["data"]["record.json"])
+              for name in ("gpu1", "gpu2")}
+    assert record["gpu1"]["address"] == GPU1 and record["gpu2"]["address"] == GPU2
+    assert any(engine["model"] == "tiny" for engine in record["gpu1"]["engines"])
+    assert any(engine["model"] == "tiny" for engine in record["gpu2"]["engines"])

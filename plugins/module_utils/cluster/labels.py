@@ -1,0 +1,75 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The labels and names that mark what belongs to a fleet in the cluster.
+
+Everything that the collection reads back is found by these labels, with one request a kind, so a
+run costs the same number of requests for one model and for a hundred.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+MANAGER = "tether.fleet"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+FLEET = "tether.fleet/fleet"
+MODEL = "tether.fleet/model"
+RECORD = "tether.fleet/record"
+COMPONENT = "app.kubernetes.io/component"
+NAME = "app.kubernetes.io/name"
+
+# Touched on relay pods when their files change: the kubelet then looks at once instead of within
+# its sync period of about a minute.
+CONFIG_ANNOTATION = "tether.fleet/config"
+
+STATE_NAME = "state"
+LEASE_NAME = "tether-writer"
+
+
+def fleet_labels(fleet: str) -> Dict[str, str]:
+    """The labels that every object of a fleet carries."""
+    return {MANAGED_BY: MANAGER, FLEET: fleet}
+
+
+def model_labels(fleet: str, model: str) -> Dict[str, str]:
+    """The labels of an object that serves one model."""
+    labels = fleet_labels(fleet)
+    labels.update({MODEL: model, NAME: relay_name(model), COMPONENT: "relay"})
+    return labels
+
+
+def record_labels(fleet: str, kind: str) -> Dict[str, str]:
+    """The labels of a fleet's own records; ``kind`` is ``host``, ``token`` or ``state``."""
+    labels = fleet_labels(fleet)
+    labels[RECORD] = kind
+    return labels
+
+
+def pod_selector(fleet: str, model: str) -> Dict[str, str]:
+    """What selects the relay pods of a model inside its namespace."""
+    return {FLEET: fleet, MODEL: model, COMPONENT: "relay"}
+
+
+def fleet_selector(fleet: str, record: Optional[str] = None) -> str:
+    """A label selector for the API: everything of a fleet, or its records of one kind."""
+    labels = record_labels(fleet, record) if record else fleet_labels(fleet)
+    return ",".join("%s=%s" % item for item in sorted(labels.items()))
+
+
+def is_ours(item: Dict[str, Any], fleet: str) -> bool:
+    """Whether an object carries the labels of this fleet."""
+    labels = item.get("metadata", {}).get("labels") or {}
+    return all(labels.get(key) == value for key, value in fleet_labels(fleet).items())
+
+
+def relay_name(model: str) -> str:
+    """The name of all objects of a model except its Service, which has the model's own."""
+    return model + "-relay"
+
+
+def token_name(namespace: str) -> str:
+    return "token-" + namespace
+
+
+def record_name(host: str) -> str:
+    return "host-" + host

@@ -1,0 +1,349 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The ingress's configuration: a Caddyfile from plain data, by one pure function.
+
+The order of the checks is fixed: the namespace is served here (else 403), the token is one of that
+namespace's (else 401), the model is this namespace's and method and path are on its list (else 403).
+
+Three habits of Caddy shape the text (2.11.7; ``tests/integration/test_ingress_caddy.py`` holds it to
+them):
+
+* its ``path`` matcher ignores case, merges slashes and decodes; so paths are compared with the raw
+  request target, ``{http.request.orig_uri}``, up to the first ``?``;
+* a missing file and a missing header both read as the empty string; so a token has a least length;
+* its error log prints headers; so no header is logged at all, and no query, which may hold a key.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+
+MARKER = "X-Tether-Ingress-Error"
+MIN_TOKEN = 32
+TOKEN_FILES = ("current", "next", "previous")
+
+DEFAULTS: Dict[str, Any] = {
+    "bind": [],
+    "port": 9443,
+    "certificate": "/etc/tether/identity/host.crt",
+    "key": "/etc/tether/identity/host.key",
+    "admin_socket": "/run/tether/ingress/admin.sock",
+    "tokens": "/etc/tether/ingress/tokens",
+    "storage": "/run/tether/ingress/storage",
+    "log": None,
+    "max_body": 32 * 1024 * 1024,
+    "grace_period_seconds": 600,
+    "http2": False,
+    "engines": [],
+}
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
+_FILE = re.compile(r"/[A-Za-z0-9._/@+-]+\Z")
+_PATH = re.compile(r"/[A-Za-z0-9._~/-]*\Z")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|\[::1\]):([0-9]{1,5})\Z")
+_BIND = re.compile(r"[0-9A-Fa-f:.]+\Z")
+
+
+class ConfigError(ValueError):
+    """Input that would not make a safe Caddyfile: all of it, one line a mistake."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = list(mistakes)
+        super().__init__("ingress configuration: " + "; ".join(self.mistakes))
+
+
+def render(config: Mapping[str, Any]) -> str:
+    """The Caddyfile.
+
+    :param config: keys of ``DEFAULTS``; ``engines`` is a list of ``{"namespace", "model",
+        "upstream": absolute path of a unix socket or "127.0.0.1:port", "paths": [{"path",
+        "methods": [...]}], "health": path or None}``. ``log`` is an absolute path or None for
+        standard error (the journal). ``max_body`` in bytes; 0 for no limit.
+    :raises ConfigError: with every mistake at once
+    """
+    wanted = dict(DEFAULTS)
+    wanted.update(config)
+    mistakes = list(_mistakes(wanted, set(config)))
+    if mistakes:
+        raise ConfigError(mistakes)
+    lines: List[str] = []
+    lines += _globals(wanted)
+    lines += _snippets()
+    lines += _site(wanted)
+    return "\n".join(lines) + "\n"
+
+
+def _globals(wanted: Mapping[str, Any]) -> List[str]:
+    listener = [
+        "\tservers {",
+        "\t\tprotocols %s" % ("h1 h2" if wanted["http2"] else "h1"),
+        "\t\tmax_header_size 64KB",
+        "\t\ttimeouts {",
+        "\t\t\tread_header 10s",
+        "\t\t\tidle 5m",
+        "\t\t}",
+        "\t}",
+    ]
+    output = "output file %s" % wanted["log"] if wanted["log"] else "output stderr"
+    return [
+        "# Made by tether.fleet; changes here are lost.",
+        "{",
+        "\tadmin unix/%s|0600" % wanted["admin_socket"],
+        "\tauto_https off",
+        "\tocsp_stapling off",
+        "\tpersist_config off",
+        "\tstorage file_system %s" % wanted["storage"],
+        "\tgrace_period %ds" % wanted["grace_period_seconds"],
+        *listener,
+        "\tlog default {",
+        "\t\t%s" % output,
+        "\t\tformat filter {",
+        "\t\t\twrap json",
+        "\t\t\tfields {",
+        "\t\t\t\trequest>headers delete",
+        "\t\t\t\trequest>tls delete",
+        "\t\t\t\theaders delete",
+        "\t\t\t\tresp_headers delete",
+        '\t\t\t\trequest>uri regexp "[?].*" ""',
+        "\t\t\t}",
+        "\t\t}",
+        "\t}",
+        "}",
+        "",
+    ]
+
+
+def _snippets() -> List[str]:
+    """``refuse STATUS CODE MESSAGE``: an answer in the form of OpenAI's errors."""
+    body = '{"error":{"message":"{args[2]}","type":"ingress_error","param":null,"code":"{args[1]}"}}'
+    return [
+        "(refuse) {",
+        "\theader Content-Type application/json",
+        "\theader %s {args[1]}" % MARKER,
+        "\trespond `%s` {args[0]}" % body,
+        "}",
+        "",
+        "(engine) {",
+        "\tflush_interval -1",
+        # With or without an underscore, in any case: an engine behind WSGI sees no difference.
+        "\theader_up -X-Relay-*",
+        "\theader_up -X_Relay_*",
+        "\theader_up -X-Forwarded-*",
+        "\theader_up -Upgrade",
+        "\theader_up -Connection",
+        # Ollama and others take only their own names, as a guard against DNS rebinding.
+        "\theader_up Host localhost",
+        "\theader_down -%s" % MARKER,
+        "\ttransport http {",
+        "\t\tversions 1.1",
+        # Engines close kept connections at will; a POST that meets one would fail.
+        "\t\tkeepalive off",
+        "\t\tdial_timeout 2s",
+        "\t\tcompression off",
+        "\t}",
+        "}",
+        "",
+    ]
+
+
+def _site(wanted: Mapping[str, Any]) -> List[str]:
+    protocol = "protocols tls1.3"
+    lines = [
+        "https://:%d {" % wanted["port"],
+    ]
+    if wanted["bind"]:
+        lines.append("\tbind %s" % " ".join(wanted["bind"]))
+    lines += [
+        "\ttls %s %s {" % (wanted["certificate"], wanted["key"]),
+        "\t\t%s" % protocol,
+        "\t}",
+        "",
+        "\tlog",
+        "\theader -Server",
+        "",
+    ]
+    if wanted["max_body"]:
+        lines += ["\trequest_body {", "\t\tmax_size %d" % wanted["max_body"], "\t}", ""]
+    lines.append("\troute {")
+    for namespace in sorted({engine["namespace"] for engine in wanted["engines"]}):
+        engines = [item for item in wanted["engines"] if item["namespace"] == namespace]
+        lines += _namespace(namespace, engines, wanted["tokens"])
+    lines += [
+        "\t\timport refuse 403 namespace_not_served "
+        '"This host serves no model of that namespace."',
+        "\t}",
+        "",
+        *_errors(),
+        "}",
+    ]
+    return lines
+
+
+def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> List[str]:
+    token = "{http.request.header.X-Relay-Token}"
+    accepted = " || ".join(
+        '%s == ph(req, "file.%s/%s/%s")' % (token, tokens, namespace, name)
+        for name in TOKEN_FILES
+    )
+    lines = [
+        "\t\t@namespace-%s expression `{http.request.header.X-Relay-Namespace} == %s`"
+        % (namespace, _cel(namespace)),
+        "\t\troute @namespace-%s {" % namespace,
+        "\t\t\tlog_append namespace %s" % namespace,
+        "\t\t\t@stranger expression `!(size(%s) >= %d && (%s))`" % (token, MIN_TOKEN, accepted),
+        "\t\t\troute @stranger {",
+        "\t\t\t\timport refuse 401 token_refused "
+        '"The token is missing or is not one of that namespace."',
+        "\t\t\t}",
+        "",
+    ]
+    for engine in sorted(engines, key=lambda item: str(item["model"])):
+        lines += _engine(engine)
+    lines += [
+        "\t\t\timport refuse 403 path_not_served "
+        '"That model, method or path is not served here."',
+        "\t\t}",
+        "",
+    ]
+    return lines
+
+
+def _engine(engine: Mapping[str, Any]) -> List[str]:
+    allowed = ", ".join(_cel("%s %s" % pair) for pair in _allowed(engine))
+    upstream = engine["upstream"]
+    dial = "unix/%s" % upstream if upstream.startswith("/") else upstream
+    name = engine["model"]
+    return [
+        "\t\t\t@model-%s expression <<CEL" % name,
+        "\t\t\t\t{http.request.header.X-Relay-Model} == %s" % _cel(name),
+        '\t\t\t\t&& {http.request.method} + " " + {http.request.orig_uri}.split("?")[0]',
+        "\t\t\t\tin [%s]" % allowed,
+        "\t\t\t\tCEL",
+        "\t\t\troute @model-%s {" % name,
+        "\t\t\t\tlog_append model %s" % name,
+        "\t\t\t\treverse_proxy %s {" % dial,
+        "\t\t\t\t\timport engine",
+        "\t\t\t\t}",
+        "\t\t\t}",
+        "",
+    ]
+
+
+def _errors() -> List[str]:
+    return [
+        "\thandle_errors 413 {",
+        '\t\timport refuse 413 body_too_large "The request body is too large."',
+        "\t}",
+        "\thandle_errors 502 503 504 {",
+        '\t\timport refuse 503 engine_unreachable "The engine of that model does not answer."',
+        "\t}",
+        "\thandle_errors {",
+        '\t\timport refuse {err.status_code} ingress_error "The ingress could not serve this."',
+        "\t}",
+    ]
+
+
+def _allowed(engine: Mapping[str, Any]) -> List[Tuple[str, str]]:
+    """Pairs of method and path, sorted, the health path among them."""
+    pairs = {
+        (str(method), str(entry["path"]))
+        for entry in engine["paths"]
+        for method in entry["methods"]
+    }
+    if engine.get("health"):
+        pairs.add(("GET", engine["health"]))
+    return sorted(pairs, key=lambda pair: (pair[1], pair[0]))
+
+
+def _cel(text: str) -> str:
+    """A CEL string; what goes in was checked to hold no quote, backslash, brace or backtick."""
+    return '"%s"' % text
+
+
+def _mistakes(wanted: Mapping[str, Any], given: Iterable[str]) -> Iterable[str]:
+    for key in sorted(set(given) - set(DEFAULTS)):
+        yield "%s: no such key" % key
+    for key in ("certificate", "key", "admin_socket", "tokens", "storage", "log"):
+        if key == "log" and wanted[key] is None:
+            continue
+        if not _is_file(wanted[key]):
+            yield "%s: %r is not a plain absolute path" % (key, wanted[key])
+    if not _is_number(wanted["port"], 1, 65535):
+        yield "port: %r is not a port" % (wanted["port"],)
+    if not _is_number(wanted["max_body"], 0, 1 << 40):
+        yield "max_body: %r is not a number of bytes" % (wanted["max_body"],)
+    if not _is_number(wanted["grace_period_seconds"], 0, 86400):
+        yield "grace_period_seconds: %r is not a number of seconds" % (
+            wanted["grace_period_seconds"],
+        )
+    if not isinstance(wanted["http2"], bool):
+        yield "http2: %r is not true or false" % (wanted["http2"],)
+    for address in wanted["bind"]:
+        if not isinstance(address, str) or not _BIND.match(address):
+            yield "bind: %r is not an address" % (address,)
+    seen: Set[Tuple[str, str]] = set()
+    for engine in wanted["engines"]:
+        name = "engine %s/%s" % (engine.get("namespace"), engine.get("model"))
+        for mistake in _engine_mistakes(engine):
+            yield "%s: %s" % (name, mistake)
+        pair = (str(engine.get("namespace")), str(engine.get("model")))
+        if pair in seen:
+            yield "%s: listed twice" % name
+        seen.add(pair)
+
+
+def _engine_mistakes(engine: Mapping[str, Any]) -> Iterable[str]:
+    for key in ("namespace", "model"):
+        value = engine.get(key)
+        if not isinstance(value, str) or not _NAME.match(value):
+            yield "%s %r is not a Kubernetes name" % (key, value)
+    if not _is_upstream(engine.get("upstream")):
+        yield "upstream %r is neither a plain socket path nor a port of 127.0.0.1 or [::1]" % (
+            engine.get("upstream"),
+        )
+    health: Optional[Any] = engine.get("health")
+    if health is not None and not _is_path(health):
+        yield "health path %r is not a plain path" % (health,)
+    if not engine.get("paths"):
+        yield "no paths"
+    for entry in engine.get("paths") or []:
+        if not _is_path(entry.get("path")):
+            yield "path %r is not a plain path" % (entry.get("path"),)
+        methods = entry.get("methods")
+        if not methods or not all(method in _METHODS for method in methods):
+            yield "path %s: methods %r; expected some of %s" % (
+                entry.get("path"),
+                methods,
+                ", ".join(_METHODS),
+            )
+
+
+def _is_file(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and bool(_FILE.match(value))
+        and not {"", ".", ".."} & set(value.split("/")[1:])
+    )
+
+
+def _is_path(value: Any) -> bool:
+    """A request path that equals its own normal form, so that no engine can read it otherwise."""
+    return (
+        isinstance(value, str)
+        and bool(_PATH.match(value))
+        and "//" not in value
+        and not {".", ".."} & set(value.split("/"))
+    )
+
+
+def _is_upstream(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    found = _LOOPBACK.match(value)
+    return _is_file(value) if found is None else 1 <= int(found.group(1)) <= 65535
+
+
+def _is_number(value: Any, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,467 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The inventory contract: ``fleet_models`` and the groups become the fleet's plan.
+
+All checks are here, before any host is touched, and report every mistake at once. The plan is plain
+data in a fixed order, so two runs on one inventory give equal plans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.plugin_utils import guard, mistakes, names, sources
+from ansible_collections.tether.fleet.plugins.plugin_utils.address import check_address, is_ip
+from ansible_collections.tether.fleet.plugins.plugin_utils.catalogue import Engine
+from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import InventoryErrors, Mistake
+
+HOSTS_GROUP = "fleet_hosts"
+CLUSTER_GROUP = "fleet_cluster"
+DEFAULT_NAMESPACE = "tether-fleet"
+INGRESS_PORT = 9443
+
+_DEFAULTS: Dict[str, Any] = {"port": 80, "replicas": 2, "args": [], "environment": {}}
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# Split GGUF files must lie side by side, which a store by digest does not give them.
+_SPLIT = re.compile(r"-[0-9]{5}-of-(?!00001)[0-9]{5}\.gguf$")
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The fleet-wide variables that the contract needs.
+
+    :ivar name: ``fleet_name``
+    :ivar namespace: ``fleet_cluster_namespace``
+    :ivar ingress_port: ``fleet_ingress_port``
+    """
+
+    name: Any
+    namespace: Any = DEFAULT_NAMESPACE
+    ingress_port: Any = INGRESS_PORT
+
+
+def resolve(
+    models: Any,
+    hosts: Mapping[str, Mapping[str, Any]],
+    groups: Mapping[str, List[str]],
+    catalogue: Mapping[str, Engine],
+    fleet: Fleet,
+    base: str = "",
+    expand: Optional[Callable[[str], str]] = None,
+) -> Dict[str, Any]:
+    """The fleet's plan.
+
+    :param models: ``fleet_models`` as given
+    :param hosts: inventory host -> its ``fleet_address`` and ``ansible_host`` (others are ignored)
+    :param groups: inventory group -> its hosts
+    :param base: the folder that relative sources are relative to
+    :param expand: turns ``~`` in a source into a home directory
+    :return: the plan, see docs/inventory.md
+    :raises InventoryErrors: with all mistakes
+    """
+    found: List[Mistake] = []
+    found += _check_fleet(fleet)
+    found += _check_groups(groups)
+    members = list(dict.fromkeys(groups.get(HOSTS_GROUP, [])))
+    addresses, address_mistakes = _addresses(members, hosts)
+    found += address_mistakes
+    if not isinstance(models, list):
+        what = "is not defined" if models is None else "is %s" % mistakes.describe(models)
+        found.append(Mistake(None, "fleet_models", "%s; expected a list of models" % what))
+        raise InventoryErrors(found)
+    entries: List[Dict[str, Any]] = []
+    for index, model in enumerate(models):
+        label = mistakes.label(model, index)
+        own = mistakes.check_shape(model, label)
+        # Checks beyond the shape need sound values: each skips the keys that are already wrong.
+        wrong = {mistake.root for mistake in own}
+        if isinstance(model, dict):
+            own += _check_model(model, label, wrong, groups, members, catalogue, fleet)
+        found += own
+        if not own:
+            entries.append(_normalise(model, groups, members, base, expand))
+    found += _check_duplicates(models)
+    found += _check_together(entries, catalogue)
+    if found:
+        raise InventoryErrors(found)
+    return _plan(entries, members, addresses, catalogue, fleet)
+
+
+def _check_fleet(fleet: Fleet) -> List[Mistake]:
+    found = []
+    for key, value in (("fleet_name", fleet.name), ("fleet_cluster_namespace", fleet.namespace)):
+        if value is None:
+            found.append(Mistake(None, key, "is not defined; expected a name of a-z, 0-9 and -"))
+        elif not isinstance(value, str) or not _LABEL.fullmatch(value):
+            found.append(
+                Mistake(
+                    None,
+                    key,
+                    "is %s; expected 1 to 63 of a-z, 0-9 and -" % mistakes.describe(value),
+                )
+            )
+    port = fleet.ingress_port
+    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+        found.append(
+            Mistake(None, "fleet_ingress_port", "is %s; expected a port" % mistakes.describe(port))
+        )
+    return found
+
+
+def _check_groups(groups: Mapping[str, List[str]]) -> List[Mistake]:
+    found = []
+    if not groups.get(HOSTS_GROUP):
+        found.append(
+            Mistake(None, HOSTS_GROUP, "the group is missing or empty; put the machines into it")
+        )
+    cluster = groups.get(CLUSTER_GROUP, [])
+    if len(cluster) != 1:
+        found.append(
+            Mistake(
+                None,
+                CLUSTER_GROUP,
+                "the group has %d hosts; expected exactly one, which stands for the cluster "
+                "(ansible_connection: local)" % len(cluster),
+            )
+        )
+    for host in cluster:
+        if host in groups.get(HOSTS_GROUP, []):
+            found.append(
+                Mistake(None, CLUSTER_GROUP, "%s is in %s too; take it out" % (host, HOSTS_GROUP))
+            )
+    return found
+
+
+def _addresses(
+    members: List[str], hosts: Mapping[str, Mapping[str, Any]]
+) -> Tuple[Dict[str, str], List[Mistake]]:
+    result: Dict[str, str] = {}
+    found: List[Mistake] = []
+    taken: Dict[str, str] = {}
+    for host in members:
+        variables = hosts.get(host, {})
+        key = "fleet_address" if variables.get("fleet_address") is not None else "ansible_host"
+        value = variables.get(key)
+        if value is None and ("." in host or ":" in host):
+            value = host
+        where = "host %s" % host
+        if value is None:
+            found.append(
+                Mistake(
+                    where,
+                    "fleet_address",
+                    "the host has no address; set fleet_address or ansible_host to the IP address "
+                    "or DNS name under which the cluster reaches it",
+                )
+            )
+            continue
+        wrong = check_address(value)
+        if wrong:
+            found.append(Mistake(where, key, wrong))
+        elif value.lower() in taken:
+            found.append(
+                Mistake(where, key, "%s is %s's address already" % (value, taken[value.lower()]))
+            )
+        else:
+            taken[value.lower()] = host
+            result[host] = value
+    return result, found
+
+
+def _check_model(
+    model: Dict[str, Any],
+    label: str,
+    wrong: Iterable[str],
+    groups: Mapping[str, List[str]],
+    members: List[str],
+    catalogue: Mapping[str, Engine],
+    fleet: Fleet,
+) -> List[Mistake]:
+    skip = set(wrong)
+    found: List[Mistake] = []
+    if "namespace" not in skip:
+        namespace = model["namespace"]
+        if namespace.startswith("kube-") or namespace == fleet.namespace:
+            whose = "Kubernetes" if namespace.startswith("kube-") else "the fleet itself"
+            text = "%s belongs to %s; models live in namespaces of their own" % (namespace, whose)
+            found.append(Mistake(label, "namespace", text))
+    if "hosts" not in skip:
+        for index, text in enumerate(model["hosts"]):
+            reason = _check_host(text, groups, members)
+            if reason:
+                found.append(Mistake(label, "hosts[%d]" % index, reason))
+    if "files" not in skip:
+        found += _check_files(model["files"], label)
+    engine = None
+    if "engine" not in skip:
+        engine = catalogue.get(model["engine"])
+        if engine is None:
+            text = "no engine %s%s; the catalogue has %s" % (
+                model["engine"],
+                guard.nearest(model["engine"], list(catalogue)),
+                ", ".join(sorted(catalogue)),
+            )
+            found.append(Mistake(label, "engine", text))
+    if engine is not None:
+        if "engine_port" not in skip:
+            found += _check_engine_port(model, label, engine, fleet)
+        if "args" not in skip:
+            for problem in guard.check_arguments(engine.table, model.get("args", [])):
+                found.append(Mistake(label, problem.key, problem.message))
+        if "environment" not in skip:
+            for problem in guard.check_environment(engine.table, model.get("environment", {})):
+                found.append(Mistake(label, problem.key, problem.message))
+    return found
+
+
+def _check_host(text: str, groups: Mapping[str, List[str]], members: List[str]) -> str:
+    """Why a name in ``hosts`` cannot be used, or an empty string."""
+    if text in members:
+        return ""
+    if text in groups.get(CLUSTER_GROUP, []):
+        return "%s stands for the cluster; expected machines" % text
+    if text in groups:
+        outside = [host for host in groups[text] if host not in members]
+        if outside:
+            return "the group %s has hosts outside %s: %s" % (
+                text,
+                HOSTS_GROUP,
+                ", ".join(outside[:5]),
+            )
+        return "" if groups[text] else "the group %s is empty" % text
+    if any(text in in_group for in_group in groups.values()):
+        return "the host %s is not in the group %s" % (text, HOSTS_GROUP)
+    known = members + [group for group in groups if group not in ("all", "ungrouped")]
+    return "the inventory has no host or group %s%s" % (text, guard.nearest(text, known))
+
+
+def _check_files(files: List[Dict[str, Any]], label: str) -> List[Mistake]:
+    found = []
+    seen = Counter(entry["name"] for entry in files)
+    for name, times in seen.items():
+        if times > 1:
+            found.append(Mistake(label, "files", "%s is listed %d times" % (name, times)))
+    for index, entry in enumerate(files):
+        key = "files[%d]" % index
+        if ".." in entry["name"]:
+            found.append(Mistake(label, key + ".name", "%s has .. in it" % entry["name"]))
+        if _SPLIT.search(entry["name"]):
+            text = (
+                "%s is one part of a split model, which is not supported; join the parts "
+                "(llama-gguf-split --merge) and list the one file" % entry["name"]
+            )
+            found.append(Mistake(label, key + ".name", text))
+        wrong = sources.check(entry["source"])
+        if wrong:
+            found.append(Mistake(label, key + ".source", wrong))
+    return found
+
+
+def _check_engine_port(
+    model: Dict[str, Any], label: str, engine: Engine, fleet: Fleet
+) -> List[Mistake]:
+    port = model.get("engine_port")
+    if engine.needs_port and port is None:
+        text = "is missing; %s listens on a loopback port, give it a free one" % engine.name
+        return [Mistake(label, "engine_port", text)]
+    if not engine.needs_port and port is not None:
+        text = "%s listens on a unix socket and has no port; remove the key" % engine.name
+        return [Mistake(label, "engine_port", text)]
+    if port is not None and port == fleet.ingress_port:
+        return [Mistake(label, "engine_port", "%d is the ingress's own port" % port)]
+    return []
+
+
+def _check_duplicates(models: List[Any]) -> List[Mistake]:
+    """Two entries of one name in one namespace, whatever else is wrong with them."""
+    keys = [
+        names.model_key(model["namespace"], model["name"])
+        for model in models
+        if isinstance(model, dict)
+        and isinstance(model.get("name"), str)
+        and isinstance(model.get("namespace"), str)
+    ]
+    return [
+        Mistake(key, "name", "%d entries of this name in this namespace; expected one" % times)
+        for key, times in Counter(keys).items()
+        if times > 1
+    ]
+
+
+def _check_together(entries: List[Dict[str, Any]], catalogue: Mapping[str, Engine]) -> List[Mistake]:
+    """Conflicts between sound entries: ports on a host, sizes of a digest, derived names."""
+    found: List[Mistake] = []
+    ports: Dict[Tuple[str, int], str] = {}
+    sizes: Dict[str, Tuple[int, str]] = {}
+    accounts: Dict[str, str] = {}
+    for entry in entries:
+        key = names.model_key(entry["namespace"], entry["name"])
+        for host in entry["hosts"]:
+            port = entry.get("engine_port")
+            if port is None:
+                continue
+            other = ports.setdefault((host, port), key)
+            if other != key:
+                text = "%d on %s is taken by %s; give one of them another port" % (port, host, other)
+                found.append(Mistake(key, "engine_port", text))
+        for index, item in enumerate(entry["files"]):
+            if item["size"] is None:
+                continue
+            size, other = sizes.setdefault(item["sha256"], (item["size"], key))
+            if size != item["size"]:
+                text = "%d, but %s gives the same digest the size %d" % (item["size"], other, size)
+                found.append(Mistake(key, "files[%d].size" % index, text))
+        account = names.engine_account(entry["namespace"])
+        other = accounts.setdefault(account, entry["namespace"])
+        if other != entry["namespace"]:
+            text = "its account %s is %s's too; rename one namespace" % (account, other)
+            found.append(Mistake(key, "namespace", text))
+    return found
+
+
+def _normalise(
+    model: Dict[str, Any],
+    groups: Mapping[str, List[str]],
+    members: List[str],
+    base: str,
+    expand: Optional[Callable[[str], str]],
+) -> Dict[str, Any]:
+    entry = dict(_DEFAULTS, engine_port=None)
+    entry.update(model)
+    chosen = set()
+    for text in entry["hosts"]:
+        chosen.update([text] if text in members else groups[text])
+    # In the inventory's order, however the model lists them.
+    entry["hosts"] = [host for host in members if host in chosen]
+    entry["args"] = list(entry["args"])
+    entry["environment"] = dict(entry["environment"])
+    entry["files"] = [
+        {
+            "name": item["name"],
+            "source": sources.absolute(item["source"], base, expand),
+            "sha256": item["sha256"],
+            "size": item.get("size"),
+            "path": names.model_path(entry["namespace"], item["sha256"], item["name"]),
+        }
+        for item in entry["files"]
+    ]
+    return entry
+
+
+def _plan(
+    entries: List[Dict[str, Any]],
+    members: List[str],
+    addresses: Dict[str, str],
+    catalogue: Mapping[str, Engine],
+    fleet: Fleet,
+) -> Dict[str, Any]:
+    entries = sorted(entries, key=lambda entry: (entry["namespace"], entry["name"]))
+    by_host: Dict[str, List[Dict[str, Any]]] = {host: [] for host in members}
+    for entry in entries:
+        engine = _engine(entry, catalogue[entry["engine"]])
+        for host in entry["hosts"]:
+            by_host[host].append(engine)
+    used = sorted({catalogue[entry["engine"]].data["artifact"] for entry in entries})
+    return {
+        "fleet": {
+            "name": fleet.name,
+            "cluster_namespace": fleet.namespace,
+            "ingress_port": fleet.ingress_port,
+        },
+        "models": {names.model_key(entry["namespace"], entry["name"]): entry for entry in entries},
+        "hosts": {host: _host(host, addresses[host], by_host[host]) for host in members},
+        "namespaces": sorted({entry["namespace"] for entry in entries}),
+        "artifacts": {
+            artifact: {
+                "hosts": [
+                    host
+                    for host in members
+                    if any(engine["artifact"] == artifact for engine in by_host[host])
+                ]
+            }
+            for artifact in used
+        },
+        "model_files": _files(file for entry in entries for file in entry["files"]),
+    }
+
+
+def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
+    namespace, model = entry["namespace"], entry["name"]
+    socket = None if engine.needs_port else names.engine_socket(namespace, model)
+    port = entry["engine_port"]
+    slots = {
+        "model": model,
+        "namespace": namespace,
+        "file": entry["files"][0]["path"],
+        "socket": socket or "",
+        "port": str(port or ""),
+    }
+    data = engine.data
+    return {
+        "namespace": namespace,
+        "model": model,
+        "engine": engine.name,
+        "artifact": data["artifact"],
+        "table_version": engine.table.version,
+        "account": names.engine_account(namespace),
+        "unit": names.engine_unit(namespace, model),
+        "directory": names.engine_directory(namespace, model),
+        "socket": socket,
+        "port": port,
+        "upstream": socket or "127.0.0.1:%d" % port,
+        "argv": engine.argv(slots, entry["args"]),
+        "environment": engine.environment(slots, entry["environment"]),
+        "files": entry["files"],
+        "health": dict(data["health"]),
+        "paths": data["paths"],
+        "network": data.get("network", True),
+        "devices": data.get("devices", []),
+        "groups": data.get("groups", []),
+        "libraries": data.get("libraries", []),
+        "stop_timeout": data["stop_timeout"],
+    }
+
+
+def _host(host: str, address: str, engines: List[Dict[str, Any]]) -> Dict[str, Any]:
+    namespaces = sorted({engine["namespace"] for engine in engines})
+    by_ip = is_ip(address)
+    libraries = {item["library"]: item for engine in engines for item in engine["libraries"]}
+    stored = [
+        dict(item, namespace=engine["namespace"], account=engine["account"])
+        for engine in engines
+        for item in engine["files"]
+    ]
+    return {
+        "name": host,
+        "address": address,
+        "names": [] if by_ip else [address],
+        "addresses": [address] if by_ip else [],
+        "record": names.host_record(host),
+        "engines": engines,
+        "artifacts": sorted({engine["artifact"] for engine in engines}),
+        "namespaces": namespaces,
+        "accounts": [{"name": names.INGRESS_ACCOUNT}]
+        + [{"name": names.engine_account(namespace)} for namespace in namespaces],
+        "model_files": list({item["path"]: item for item in stored}.values()),
+        "loopback_ports": [
+            {"port": engine["port"], "account": engine["account"]}
+            for engine in engines
+            if engine["port"] is not None
+        ],
+        "libraries": [libraries[key] for key in sorted(libraries)],
+    }
+
+
+def _files(files: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """What the controller must hold: each digest once, with its first source and a known size."""
+    result: Dict[str, Dict[str, Any]] = {}
+    for item in files:
+        kept = result.setdefault(
+            item["sha256"], {key: item[key] for key in ("name", "source", "sha256", "size")}
+        )
+        if kept["size"] is None:
+            kept["size"] = item["size"]
+    return [result[digest] for digest in sorted(result)]

@@ -1,0 +1,289 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The rendered relay configuration in a real Envoy, against stand-ins for the ingress."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+from typing import Dict, Iterator, List
+
+import pytest
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, objects
+from cluster_ingress import Authority, Ingress, Leaf, Relay, find_envoy
+
+TOKEN = "tok%en-" + "x" * 37
+ENVOY = find_envoy()
+
+pytestmark = pytest.mark.skipif(
+    ENVOY is None, reason="no Envoy: set TETHER_TEST_ENVOY or put envoy into the path"
+)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+class Bench:
+    """A relay and its hosts, thrown away at the end."""
+
+    def __init__(self, folder: pathlib.Path, authority: Authority) -> None:
+        self.folder, self.authority = folder, authority
+        self.relay = Relay(str(ENVOY), folder)
+        self.ingresses: List[Ingress] = []
+
+    def ingress(self, leaf: Leaf, address: str = "127.0.0.1") -> Ingress:
+        number = len(self.ingresses)
+        self.ingresses.append(Ingress(leaf, self.folder / ("host%d" % number), address))
+        return self.ingresses[-1]
+
+    def leaf(self, address: str = "127.0.0.1", **more: int) -> Leaf:
+        return self.authority.leaf(address, **more)
+
+    def files(self, *hosts: envoy.Host, token: str = TOKEN) -> Dict[str, str]:
+        rendered = envoy.render(
+            "team-a",
+            "tiny",
+            list(hosts),
+            token,
+            listen="127.0.0.1",
+            folder=str(self.relay.folder),
+            service_port=self.relay.port,
+            probe_port=self.relay.probe_port,
+        )
+        return {**rendered.plain, **rendered.secret}
+
+    def start(self, *hosts: envoy.Host) -> Relay:
+        self.relay.write(self.files(*hosts))
+        # The very arguments of the pod, but for the place of the bootstrap file.
+        self.relay.start(objects.ENVOY_ARGUMENTS[2:])
+        return self.relay
+
+    def close(self) -> None:
+        self.relay.stop()
+        for item in self.ingresses:
+            item.close()
+
+
+@pytest.fixture
+def bench(tmp_path: pathlib.Path, authority: Authority) -> Iterator[Bench]:
+    made = Bench(tmp_path, authority)
+    yield made
+    log = made.relay.log.read_text() if made.relay.log.exists() else ""
+    made.close()
+    assert TOKEN not in log
+    for line in ("rejected", "critical", "deprecated"):
+        assert line not in log, log
+
+
+def host(ingress: Ingress, *leaves: Leaf, name: str = "gpu1", address: str = "") -> envoy.Host:
+    return envoy.Host(
+        name, address or ingress.address, ingress.port, tuple(leaf.pem for leaf in leaves)
+    )
+
+
+def test_right_leaf_is_served_and_headers_are_the_relays(bench: Bench) -> None:
+    leaf = bench.leaf()
+    ingress = bench.ingress(leaf)
+    relay = bench.start(host(ingress, leaf))
+    relay.wait_ready()
+    answer = relay.ask(
+        "POST",
+        "/v1/chat/completions?key=%2e%2e//x",
+        b"{}",
+        Authorization="Bearer mine",
+        X_Relay_Token="forged",
+        X_Relay_Namespace="team-b",
+        X_Relay_Model="other",
+        X_Relay_Else="x",
+        X_Envoy_Retry_On="5xx",
+    )
+    assert answer.status == 200
+    assert answer.headers["server"] == "engine"
+    assert not [name for name in answer.headers if name.startswith("x-envoy")]
+    seen = ingress.seen("POST")[0]
+    assert seen["path"] == "/v1/chat/completions?key=%2e%2e//x"
+    relayed = {key: val for key, val in seen["headers"].items() if key.startswith("x-relay")}
+    assert relayed == {
+        "x-relay-namespace": "team-a",
+        "x-relay-model": "tiny",
+        "x-relay-token": TOKEN,
+    }
+    assert seen["headers"]["authorization"] == "Bearer mine"
+    assert not [name for name in seen["headers"] if name.startswith("x-envoy")]
+    check = ingress.seen("GET")[0]
+    assert check["path"] == "/health"
+    assert check["headers"]["x-relay-token"] == TOKEN
+    assert check["headers"]["x-relay-namespace"] == "team-a"
+    assert check["headers"]["x-relay-model"] == "tiny"
+    assert "mine" not in relay.log.read_text()
+
+
+@pytest.mark.parametrize("kind", ["impostor", "other host's", "expired", "unpinned", "no pins"])
+def test_wrong_leaf_sees_no_http_byte(bench: Bench, kind: str) -> None:
+    right = bench.leaf()
+    shown = {
+        "impostor": bench.leaf(),
+        "other host's": bench.leaf("127.0.0.2"),
+        "expired": bench.leaf(days=-1, since=3),
+        "unpinned": bench.leaf(),
+        "no pins": right,
+    }[kind]
+    ingress = bench.ingress(shown)
+    pinned = {
+        "impostor": [right],
+        "other host's": [shown],
+        "expired": [shown],
+        "unpinned": [right],
+        "no pins": [],
+    }[kind]
+    relay = bench.start(host(ingress, *pinned))
+    answer = relay.ask("POST", "/v1/chat/completions", b"{}")
+    assert answer.status == 503
+    assert answer.json()["error"]["type"] == "server_error"
+    assert answer.json()["error"]["code"] == 503
+    assert answer.headers["retry-after"] == "5"
+    assert answer.headers["content-type"] == "application/json"
+    assert "127.0.0.1" not in answer.body.decode()
+    assert relay.probe("/ready") == 503
+    assert relay.probe("/live") == 200
+    assert ingress.handshakes > 0
+    assert ingress.data == 0
+
+
+def test_crossed_pins_match_nothing(bench: Bench) -> None:
+    one, two = bench.leaf("127.0.0.1"), bench.leaf("127.0.0.2")
+    first, second = bench.ingress(one, "127.0.0.1"), bench.ingress(two, "127.0.0.2")
+    relay = bench.start(host(first, two), host(second, one, name="gpu2"))
+    assert relay.ask("GET", "/v1/models").status == 503
+    assert first.data == second.data == 0
+
+
+def test_two_pins_and_ipv6(bench: Bench) -> None:
+    old, new = bench.leaf("::1"), bench.leaf("::1")
+    ingress = bench.ingress(new, "::1")
+    relay = bench.start(host(ingress, old, new))
+    relay.wait_ready()
+    assert relay.ask("GET", "/v1/models").status == 200
+
+
+def test_host_by_name(bench: Bench) -> None:
+    leaf = bench.leaf("localhost")
+    ingress = bench.ingress(leaf)
+    relay = bench.start(host(ingress, leaf, address="localhost"))
+    relay.wait_ready()
+    assert relay.ask("GET", "/v1/models").status == 200
+
+
+def test_impostor_beside_a_right_host_costs_nothing(bench: Bench) -> None:
+    one, two = bench.leaf("127.0.0.1"), bench.leaf("127.0.0.2")
+    good = bench.ingress(one, "127.0.0.1")
+    bad = bench.ingress(bench.leaf("127.0.0.2"), "127.0.0.2")
+    relay = bench.start(host(good, one), host(bad, two, name="gpu2"))
+    relay.wait_ready()
+    assert {relay.ask("POST", "/v1/x", b"{}").status for _ in range(30)} == {200}
+    assert bad.data == 0
+
+
+def test_post_that_left_is_never_repeated(bench: Bench) -> None:
+    one, two = bench.leaf("127.0.0.1"), bench.leaf("127.0.0.2")
+    first, second = bench.ingress(one, "127.0.0.1"), bench.ingress(two, "127.0.0.2")
+    first.reset_posts = second.reset_posts = True
+    relay = bench.start(host(first, one), host(second, two, name="gpu2"))
+    relay.wait_ready()
+    for _ in range(10):
+        answer = relay.ask(
+            "POST", "/v1/x", b"{}", X_Envoy_Retry_On="5xx,reset", X_Envoy_Max_Retries="5"
+        )
+        assert answer.status == 503
+    assert len(first.seen("POST")) + len(second.seen("POST")) == 10
+
+
+def test_crash_of_one_of_two_with_large_bodies(bench: Bench) -> None:
+    one, two = bench.leaf("127.0.0.1"), bench.leaf("127.0.0.2")
+    first, second = bench.ingress(one, "127.0.0.1"), bench.ingress(two, "127.0.0.2")
+    relay = bench.start(host(first, one), host(second, two, name="gpu2"))
+    relay.wait_ready()
+    second.close()
+    body = b"x" * (5 * 1024 * 1024)
+    assert {relay.ask("POST", "/v1/x", body).status for _ in range(8)} == {200}
+
+
+def test_readiness_follows_the_hosts(bench: Bench) -> None:
+    leaf = bench.leaf()
+    ingress = bench.ingress(leaf)
+    relay = bench.start(host(ingress, leaf))
+    relay.wait_ready()
+    ingress.healthy = False
+    relay.wait_ready(503)
+    ingress.healthy = True
+    relay.wait_ready()
+
+
+def test_new_files_under_load_lose_nothing(bench: Bench) -> None:
+    """Host added, pins changed, token rotated, host removed: by file, under load and streams."""
+    one, two, three = bench.leaf(), bench.leaf("127.0.0.2"), bench.leaf()
+    first, second = bench.ingress(one), bench.ingress(two, "127.0.0.2")
+    relay = bench.start(host(first, one))
+    relay.wait_ready()
+    statuses: List[int] = []
+    streams: List[bytes] = []
+    stop = threading.Event()
+
+    def posts() -> None:
+        while not stop.is_set():
+            statuses.append(relay.ask("POST", "/v1/x", b"{}").status)
+
+    threads = [threading.Thread(target=posts) for _ in range(3)]
+    threads.append(
+        threading.Thread(
+            target=lambda: streams.append(relay.ask("GET", "/stream/60").body)
+        )
+    )
+    for thread in threads:
+        thread.start()
+    both = (host(first, one, three), host(second, two, name="gpu2"))
+    for files in (
+        bench.files(host(first, one), host(second, two, name="gpu2")),
+        bench.files(*both),
+        bench.files(*both, token="next" * 10),
+        bench.files(host(second, two, name="gpu2"), token="next" * 10),
+    ):
+        time.sleep(1.2)
+        relay.write(files)
+    time.sleep(1.5)
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    assert set(statuses) == {200}
+    assert len(statuses) > 100
+    assert len(streams[0].splitlines()) == 120
+    assert second.seen("POST")[-1]["headers"]["x-relay-token"] == "next" * 10
+    before = len(first.seen("POST"))
+    assert relay.ask("POST", "/v1/x", b"{}").status == 200
+    assert len(first.seen("POST")) == before
+
+
+def test_a_broken_file_keeps_the_old_state_and_says_no_token(
+    tmp_path: pathlib.Path, authority: Authority
+) -> None:
+    bench = Bench(tmp_path, authority)
+    try:
+        leaf = bench.leaf()
+        ingress = bench.ingress(leaf)
+        relay = bench.start(host(ingress, leaf))
+        relay.wait_ready()
+        files = bench.files(host(ingress, leaf))
+        for name in ("cds.json", "sds.json"):
+            relay.write(dict(files, **{name: files[name].replace('"name"', '"nonsense"')}))
+            time.sleep(0.5)
+            assert relay.ask("GET", "/v1/models").status == 200
+            relay.write(dict(files, **{name: files[name][:-30]}))
+            time.sleep(0.5)
+            assert relay.ask("GET", "/v1/models").status == 200
+        assert TOKEN not in relay.log.read_text()
+    finally:
+        bench.close()

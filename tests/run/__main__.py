@@ -1,0 +1,139 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Runs the checks one after the other and says at the end what each gave and how long it took.
+
+``python tests/run [PART ...]``, from `make test` and its quick parts. A part that fails does not
+keep the later ones from running. The last line is ``N passed, M failed``: a part that counts its
+own tests (pytest) adds those, every other part counts as one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+
+from background import NAME as BED_NAME
+from background import Bed
+from parts import BUILD, ROOT, Part, choose
+
+
+@dataclass
+class Result:
+    """What a part gave; ``note`` is for people."""
+
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+def count(report: Path, status: int) -> Result:
+    """Counts of a pytest report (JUnit's form), held against the part's exit status."""
+    result = Result("")
+    if report.exists():
+        for suite in ET.parse(report).getroot().iter("testsuite"):  # noqa: S314 (our own file)
+            bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            skipped = int(suite.get("skipped", 0))
+            result.failed += bad
+            result.skipped += skipped
+            result.passed += int(suite.get("tests", 0)) - bad - skipped
+    elif status == 0:
+        result.passed = 1
+    if status and not result.failed:
+        result.failed = 1
+    return result
+
+
+def run(part: Part, bed: Bed) -> Result:
+    """Run one part."""
+    print(f"\n== {part.name}: {part.what}", flush=True)
+    started = time.monotonic()
+    if part.needs and not any(ROOT.glob(part.needs)):
+        return Result(part.name, note=f"nothing to check: no {part.needs}")
+    if part.bed and not bed.join():
+        return Result(part.name, failed=1, note="the test bed is not up")
+    report = BUILD / f"{part.name.replace(' ', '-')}.xml"
+    report.unlink(missing_ok=True)
+    environment = dict(os.environ)
+    environment.update(
+        PYTEST_ADDOPTS=f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report}".strip(),
+        TETHER_BED=BED_NAME,
+        # Colours are for people; ansible and its kin decide by the terminal unless told.
+        **({"NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"} if not sys.stdout.isatty() else {}),
+    )
+    status, note = call(part, environment)
+    result = count(report, status)
+    result.name, result.seconds = part.name, time.monotonic() - started
+    result.note = note or (f"exit status {status}" if status else "")
+    return result
+
+
+def call(part: Part, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit status of the part's program; it and its children end at the part's time limit."""
+    process = subprocess.Popen(
+        part.argv, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        return process.wait(timeout=part.limit), ""
+    except subprocess.TimeoutExpired:
+        return 1, f"no end after {part.limit} s"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def table(results: list[Result]) -> str:
+    """A row a part, for people."""
+    rows = [f"{'part':24}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}"]
+    for each in results:
+        rows.append(
+            f"{each.name:24}{each.passed:8}{each.failed:8}{each.skipped:9}{each.seconds:9.1f}"
+            + (f"  {each.note}" if each.note else "")
+        )
+    return "\n".join(rows)
+
+
+def main(words: list[str]) -> int:
+    parts = choose(words)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    bed = Bed()
+    # An end by a signal takes the same way as Ctrl-C: the bed goes away.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    started = time.monotonic()
+    results: list[Result] = []
+    try:
+        if any(part.bed for part in parts):
+            bed.start()
+        for part in parts:
+            results.append(run(part, bed))
+    except KeyboardInterrupt:
+        results.append(Result("(interrupted)", failed=1))
+    finally:
+        if not bed.stop():
+            results.append(Result("bed down", failed=1, note=f"see {BUILD}/bed-down.log"))
+    if bed.seconds:
+        results.append(Result("(bed up)", seconds=bed.seconds, note="beside the other parts"))
+    print("\n" + table(results))
+    print(f"{'all':24}{'':25}{time.monotonic() - started:9.1f}\n")
+    passed, failed, skipped = (
+        sum(getattr(each, field) for each in results) for field in ("passed", "failed", "skipped")
+    )
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

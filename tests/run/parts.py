@@ -1,0 +1,107 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What `make test` runs: one row a part, in the order in which a person wants to hear of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "test"
+# The collection under its full name: mypy and Ansible see the names that imports use.
+LINKED = ".ansible/collections/ansible_collections/tether/fleet"
+PYTHON = sys.executable
+
+
+@dataclass(frozen=True)
+class Part:
+    """One row.
+
+    :ivar argv: the program, run from the repository root; its exit status is the result
+    :ivar needs: a glob; while nothing matches it there is nothing to check, and the row says so
+    :ivar bed: the test bed must be up
+    :ivar limit: seconds after which the part has failed (nothing may hang a run)
+    """
+
+    name: str
+    what: str
+    argv: tuple[str, ...]
+    needs: str = ""
+    bed: bool = False
+    limit: int = 600
+
+
+def _pytest(path: str) -> tuple[str, ...]:
+    return (PYTHON, "-m", "pytest", "-q", path)
+
+
+STATIC = (
+    Part("ruff", "style and likely bugs of Python", ("ruff", "check", "--quiet", ".")),
+    Part("format", "formatting of Python", ("ruff", "format", "--quiet", "--check", ".")),
+    Part("mypy", "types", (PYTHON, "-m", "mypy", f"{LINKED}/plugins", "tests/run", "tests/testbed")),
+    Part("yamllint", "style of YAML", ("yamllint", "--strict", ".")),
+    Part("ansible-lint", "roles and playbooks, production profile", ("ansible-lint", "--strict")),
+    Part("changelog", "changelog fragments", ("antsibull-changelog", "lint")),
+    Part("archive", "what ships: built, installed, documented", _pytest("tests/package")),
+    Part("sanity", "ansible-test sanity on the archive", (PYTHON, "tests/run/sanity.py"), limit=1800),
+    Part("unit", "pure functions, specifications, documents", _pytest("tests/unit")),
+    Part("testbed", "the test bed's own tests", _pytest("tests/testbed/tests"), needs="tests/testbed/tests/test_*.py"),
+    Part("integration", "against real parts", _pytest("tests/integration"), needs="tests/integration/**/test_*.py"),
+)  # fmt: skip
+
+
+def _scenarios() -> list[str]:
+    return sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml"))
+
+
+def molecule(name: str = "") -> list[Part]:
+    """The molecule scenarios, or the one named."""
+    names = _scenarios()
+    if name and name not in names:
+        raise SystemExit(f"no molecule scenario {name}; there are: {', '.join(names)}")
+    return [
+        Part(
+            f"molecule {scenario}",
+            "the whole path on the test bed",
+            ("molecule", "test", "--scenario-name", scenario),
+            bed=True,
+            limit=2400,
+        )
+        for scenario in ([name] if name else names)
+    ]
+
+
+def programs(folder: str, name: str = "") -> list[Part]:
+    """Benchmarks or drills: each file ``tests/<folder>/<name>.py`` is one program."""
+    found = sorted((ROOT / "tests" / folder).glob("[a-z]*.py"))
+    names = [path.stem.replace("_", "-") for path in found]
+    if name and name not in names:
+        raise SystemExit(f"no {folder} program {name}; there are: {', '.join(names) or 'none'}")
+    return [
+        Part(f"{folder} {stem}", "", (PYTHON, str(path.relative_to(ROOT))), bed=True, limit=3600)
+        for stem, path in zip(names, found, strict=True)
+        if name in ("", stem)
+    ]
+
+
+def choose(words: list[str]) -> list[Part]:
+    """The parts that ``words`` name; all that check the project when there are none."""
+    name = os.environ.get("NAME", "")
+    if not words:
+        return [*STATIC, *molecule()]
+    chosen: list[Part] = []
+    for word in words:
+        if word == "molecule":
+            chosen += molecule(name)
+        elif word in ("bench", "drills"):
+            chosen += programs(word, name)
+        else:
+            match = [part for part in STATIC if part.name == word]
+            if not match:
+                names = [part.name for part in STATIC] + ["molecule", "bench", "drills"]
+                raise SystemExit(f"no part {word}; there are: {', '.join(names)}")
+            chosen += match
+    return chosen

@@ -1,0 +1,1 @@
+"""A fleet in one machine: real hosts, a real cluster, one network namespace."""

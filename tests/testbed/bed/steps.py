@@ -1,0 +1,36 @@
+"""One line of output for each step, with what came of it and how long it took."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class Outcome:
+    """What a step's line says behind its name."""
+
+    text: str = "ok"
+
+
+@contextmanager
+def step(name: str) -> Iterator[Outcome]:
+    """Time a step and print its line when it ends, however it ends."""
+    outcome = Outcome()
+    start = time.monotonic()
+    try:
+        yield outcome
+    except BaseException:
+        outcome.text = "FAILED"
+        raise
+    finally:
+        seconds = time.monotonic() - start
+        print(f"{name:<22} {seconds:7.1f} s  {outcome.text}", flush=True)
+
+
+def note(text: str) -> None:
+    """Say something beside the steps."""
+    print(text, file=sys.stderr, flush=True)

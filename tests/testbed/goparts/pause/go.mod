@@ -1,0 +1,3 @@
+module tether.fleet/testbed/pause
+
+go 1.24.0
