@@ -36,6 +36,7 @@ demo: ## A whole fleet on this machine: hosts, cluster, models; then a chat thro
 	@sh tests/run/setup.sh bed demo
 	@$(MAKE) --no-print-directory venv
 	$(DEMO) up
+	@sh tests/models/prepare.sh demo $(PY)
 	ansible-playbook -i inventories/demo playbooks/site.yml
 	@$(PY) tests/demo/show.py
 
@@ -82,5 +83,5 @@ clean: ## What was built here: .venv, caches of tools, archives
 	rm -rf $(VENV) .ansible .cache build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-clean-cache: ## The test bed's builds in the user's cache folder (the next demo takes a quarter of an hour again)
-	python3 tests/testbed clean-cache
+clean-cache: ## What is kept in the user's cache folder: the bed's builds (a quarter of an hour), tools
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/tether-bed" "$${XDG_CACHE_HOME:-$$HOME/.cache}/tether-fleet"

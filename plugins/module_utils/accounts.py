@@ -166,9 +166,7 @@ def _refuse_foreign(name: str, observed: Dict[str, Any]) -> None:
         )
 
 
-def _plan_account(
-    entry: Dict[str, Any], found: Optional[Dict[str, Any]], result: Plan
-) -> None:
+def _plan_account(entry: Dict[str, Any], found: Optional[Dict[str, Any]], result: Plan) -> None:
     name = entry["name"]
     if found is None:
         argv = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
@@ -195,7 +193,7 @@ def _plan_account(
                 name,
                 before="\n".join(before),
                 after="\n".join(after_lines),
-                data={"argv": argv + [name]},
+                data={"argv": [*argv, name]},
             )
         )
 
@@ -223,7 +221,7 @@ def _argv(step: Step) -> List[str]:
 def _tool(step: Step, argv: List[str]) -> None:
     for folder in _TOOLS:
         if os.path.exists(os.path.join(folder, argv[0])):
-            argv = [os.path.join(folder, argv[0])] + argv[1:]
+            argv = [os.path.join(folder, argv[0]), *argv[1:]]
             break
     else:
         raise Refusal(

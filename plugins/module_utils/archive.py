@@ -10,6 +10,7 @@ that was pinned; this says that pinning it was no mistake.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -18,7 +19,7 @@ import tarfile
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import IO, Any, Dict, List, Optional, Set, Tuple, Type
+from typing import IO, Any, Dict, Iterator, List, Optional, Set, Tuple, Type, Union
 
 from ansible_collections.tether.fleet.plugins.module_utils import disk
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
@@ -89,7 +90,7 @@ def safe_name(name: str, what: str) -> str:
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
-        raise _unsafe(what, found + ", which is not UTF-8")
+        raise _unsafe(what, found + ", which is not UTF-8") from None
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise _unsafe(what, found + ", which leads out of the archive by '..'")
@@ -155,7 +156,7 @@ def unpack(
     try:
         if form == "raw":
             return _unpack_raw(path, extract, folder, what)
-        with _Archive(path, form) as archive:
+        with _opened(path, form) as archive:
             members = archive.members(what)
             check_members(members, what)
             items = select(members, extract, what)
@@ -164,51 +165,65 @@ def unpack(
                 raise disk.no_space(what, folder, need, disk.free_bytes(folder))
             return _write_items(archive, items, folder, what)
     except _BROKEN as error:
-        raise _broken(what, str(error) or type(error).__name__)
+        raise _broken(what, str(error) or type(error).__name__) from error
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise disk.no_space(what, folder, os.stat(path).st_size, disk.free_bytes(folder))
+            need = os.stat(path).st_size
+            raise disk.no_space(what, folder, need, disk.free_bytes(folder)) from error
         if error.errno is None:  # how bz2 and gzip say that the stream is damaged
-            raise _broken(what, str(error))
+            raise _broken(what, str(error)) from error
         raise
 
 
-class _Archive:
-    """zipfile and tarfile behind one face."""
+class _Zip:
+    """A zip file, or a wheel, which is one."""
 
-    def __init__(self, path: str, form: str) -> None:
-        self.zip: Optional[zipfile.ZipFile] = None
-        self.tar: Optional[tarfile.TarFile] = None
-        if form in ("zip", "wheel"):
-            self.zip = zipfile.ZipFile(path)
-        else:
-            self.tar = tarfile.open(path, "r:*")
-
-    def __enter__(self) -> _Archive:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        if self.zip is not None:
-            self.zip.close()
-        if self.tar is not None:
-            self.tar.close()
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self.archive = archive
 
     def members(self, what: str) -> List[Member]:
-        if self.zip is not None:
-            found = [_zip_member(self.zip, info, what) for info in self.zip.infolist()]
-        else:
-            assert self.tar is not None
-            found = [_tar_member(info, what) for info in self.tar.getmembers()]
-        return [member for member in found if member.name or member.kind != "directory"]
+        found = [_zip_member(self.archive, info, what) for info in self.archive.infolist()]
+        return _without_root(found)
 
     def open(self, member: Member) -> IO[bytes]:
-        if self.zip is not None:
-            return self.zip.open(member.raw)
-        assert self.tar is not None
-        stream = self.tar.extractfile(member.raw)
+        return self.archive.open(member.raw)
+
+    def order(self, items: List[Item]) -> List[Item]:
+        return items
+
+
+class _Tar:
+    """A tar file, compressed or not."""
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self.archive = archive
+
+    def members(self, what: str) -> List[Member]:
+        return _without_root([_tar_member(info, what) for info in self.archive.getmembers()])
+
+    def open(self, member: Member) -> IO[bytes]:
+        stream = self.archive.extractfile(member.raw)
         if stream is None:
             raise tarfile.ReadError("no data for %s" % member.name)
         return stream
+
+    def order(self, items: List[Item]) -> List[Item]:
+        # As they lie in the archive: a compressed one is read once from front to back.
+        return sorted(items, key=lambda item: int(item.member.raw.offset_data))
+
+
+@contextlib.contextmanager
+def _opened(path: str, form: str) -> Iterator[Union[_Zip, _Tar]]:
+    if form in ("zip", "wheel"):
+        with zipfile.ZipFile(path) as packed:
+            yield _Zip(packed)
+    else:
+        with tarfile.open(path, "r:*") as tape:
+            yield _Tar(tape)
+
+
+def _without_root(members: List[Member]) -> List[Member]:
+    return [member for member in members if member.name or member.kind != "directory"]
 
 
 def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Member:
@@ -327,14 +342,11 @@ def _check_link(place: str, target: str, what: str) -> None:
 
 
 def _write_items(
-    archive: _Archive, items: List[Item], folder: str, what: str
+    archive: Union[_Zip, _Tar], items: List[Item], folder: str, what: str
 ) -> Dict[str, Dict[str, Any]]:
     files: Dict[str, Dict[str, Any]] = {}
     folders: Set[str] = {folder}
-    # In the archive's own order: a compressed tar is read once from front to back.
-    if archive.tar is not None:
-        items = sorted(items, key=lambda item: item.member.raw.offset_data)
-    for item in items:
+    for item in archive.order(items):
         path = os.path.join(folder, item.to)
         _make_parents(folder, item.to, folders)
         if item.member.kind == "link":
@@ -373,18 +385,16 @@ def _make_parents(folder: str, to: str, made: Set[str]) -> None:
         if path not in made:
             os.mkdir(path, 0o700)
             disk.own(path)
-            os.chmod(path, 0o755)
+            os.chmod(path, 0o755)  # noqa: S103 # programs are for everybody
             made.add(path)
 
 
-def _write_file(
-    stream: IO[bytes], path: str, mode: int, size: int, what: str
-) -> Dict[str, Any]:
+def _write_file(stream: IO[bytes], path: str, mode: int, size: int, what: str) -> Dict[str, Any]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)
     except FileExistsError:  # on a file system that ignores case
-        raise _unsafe(what, "two members for %r on this file system" % path)
+        raise _unsafe(what, "two members for %r on this file system" % path) from None
     with os.fdopen(descriptor, "wb") as output:
         count, digest = disk.copy_stream(stream.read, output.write, size)
         if count != size:

@@ -60,7 +60,9 @@ def check_entries(entries: List[Dict[str, Any]]) -> None:
         if entry["state"] == "absent":
             continue
         if not VERSION.match(entry.get("version") or "") or entry["version"] in RESERVED:
-            raise _bad(what, "version %r" % entry.get("version"), "a version that can name a folder")
+            raise _bad(
+                what, "version %r" % entry.get("version"), "a version that can name a folder"
+            )
         if not DIGEST.match(entry.get("sha256") or ""):
             raise _bad(what, "sha256 %r" % entry.get("sha256"), "64 lower-case hex digits")
         for key in ("size", "format", "extract"):
@@ -74,11 +76,11 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     :param desired: ``{"artifacts": [entry], "root", "incoming", "keep": int, "verify": bool}``
     :return: ``{"artifacts": {name: {"exists", "current", "previous", "leftovers": [path],
         "versions": {version: {"manifest": dict or None, "drift": [text], "age": mtime}}}},
-        "arrived": {digest: bytes}, "free": bytes}``
+        "arrived": {digest: bytes}, "free": bytes, "leftovers": [path]}``
     """
     root, incoming = desired["root"], desired["incoming"]
     present = [entry for entry in desired["artifacts"] if entry["state"] == "present"]
-    disk.check_folder(root)
+    names = os.listdir(root) if disk.check_folder(root) else []
     return {
         "artifacts": {
             entry["name"]: _look(os.path.join(root, entry["name"]), desired["verify"])
@@ -86,6 +88,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         },
         "arrived": delivery.have(incoming, [entry["sha256"] for entry in present]),
         "free": disk.free_bytes(incoming),
+        "leftovers": [os.path.join(root, name) for name in names if name.startswith(".tmp-")],
     }
 
 
@@ -108,6 +111,10 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             wanted[entry["sha256"]] = {"what": _title(entry), "size": entry["size"]}
         result.steps += _plan_links(desired, entry, found)
         result.facts["artifacts"][entry["name"]] = _facts(desired, entry)
+    result.steps += [
+        Step("remove", "directory", path, data={"folder": path, "path": path})
+        for path in observed["leftovers"]
+    ]
     result.facts["needs"] = delivery.needs(wanted, observed["arrived"])
     delivery.check_space(result.facts["needs"], desired["incoming"], observed["free"])
     return result
@@ -271,8 +278,13 @@ def _plan_links(
                     data={"folder": folder, "target": target},
                 )
             )
+    # A folder without a manifest was put there by somebody else, and stays.
     spare = sorted(
-        (version for version in found["versions"] if version not in (current, previous)),
+        (
+            version
+            for version, there in found["versions"].items()
+            if version not in (current, previous) and there["manifest"] is not None
+        ),
         key=lambda version: -found["versions"][version]["age"],
     )
     for version in spare[desired["keep"] :]:
@@ -290,9 +302,7 @@ def _plan_absent(
         return []
     path = os.path.join(desired["root"], entry["name"])
     before = "".join("%s\n" % version for version in sorted(found["versions"]))
-    data = {"folder": path + "/", "path": path}
-    # The lock of this step lies beside the folder, not in what is removed.
-    data["folder"] = path
+    data = {"folder": path, "path": path}
     return [Step("remove", "artifact", entry["name"], before=before, data=data)]
 
 
@@ -325,9 +335,9 @@ def _install(step: Step) -> None:
     entry, folder = step.data["entry"], step.data["folder"]
     final = os.path.join(folder, entry["version"])
     what = "artifact " + step.name
-    source = delivery.verified(
-        step.data["incoming"], entry["sha256"], entry["size"], what
-    )
+    if _is_installed(final, entry):
+        return  # another run was faster while this one waited for the lock
+    source = delivery.verified(step.data["incoming"], entry["sha256"], entry["size"], what)
     disk.make_folder(folder)
     unpacked = tempfile.mkdtemp(prefix=".tmp-%s-" % entry["version"], dir=folder)
     try:
@@ -336,7 +346,7 @@ def _install(step: Step) -> None:
             raise _bad(what, "no %s in what was unpacked" % entry["binary"], "its main program")
         _write_manifest(unpacked, entry, files)
         disk.own(unpacked)
-        os.chmod(unpacked, 0o755)
+        os.chmod(unpacked, 0o755)  # noqa: S103 # programs are for everybody
         disk.sync_folder(unpacked)
         if os.path.lexists(final):
             disk.drop_tree(final)
@@ -345,6 +355,16 @@ def _install(step: Step) -> None:
     except BaseException:
         shutil.rmtree(unpacked, ignore_errors=True)
         raise
+
+
+def _is_installed(folder: str, entry: Dict[str, Any]) -> bool:
+    manifest = read_manifest(folder)
+    return (
+        manifest is not None
+        and manifest["sha256"] == entry["sha256"]
+        and manifest["extract"] == _extract(entry)
+        and not drift_of(folder, manifest, verify=True)
+    )
 
 
 def _write_manifest(folder: str, entry: Dict[str, Any], files: Dict[str, Any]) -> None:

@@ -15,13 +15,16 @@ import fcntl
 import os
 import shutil
 import time
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils import disk
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 INCOMING = "/var/lib/tether/incoming"
 STALE_SECONDS = 14 * 24 * 3600
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
 
 # Set by the action plugins, never by people.
 DELIVER_SPEC: Dict[str, Any] = {
@@ -68,9 +71,7 @@ def needs(wanted: Dict[str, Dict[str, Any]], arrived: Dict[str, int]) -> List[Di
         if size is not None and there > size:
             there = 0
         if size is None or there < size:
-            missing.append(
-                {"sha256": digest, "size": size, "have": there, "what": entry["what"]}
-            )
+            missing.append({"sha256": digest, "size": size, "have": there, "what": entry["what"]})
     return missing
 
 
@@ -119,7 +120,7 @@ def verified(incoming: str, digest: str, size: Optional[int], what: str) -> str:
     except FileNotFoundError:
         raise Refusal(
             what, "no file in %s" % path, "it to have arrived", "Run the playbook once more"
-        )
+        ) from None
     if found != digest or (size is not None and length != size):
         discard(incoming, digest)
         raise Refusal(
@@ -134,6 +135,16 @@ def verified(incoming: str, digest: str, size: Optional[int], what: str) -> str:
 def discard(incoming: str, digest: str) -> None:
     """Forget a file that was used or was wrong."""
     shutil.rmtree(os.path.join(incoming, digest), ignore_errors=True)
+
+
+def take(module: AnsibleModule) -> None:
+    """Take the chunks that the module was called with; exits it when that is all it is to do."""
+    deliver = module.params["deliver"]
+    if deliver is None or module.check_mode:
+        return
+    there = ingest(module.params["incoming"], deliver["chunks"])
+    if deliver["only"]:
+        module.exit_json(changed=False, have=there)
 
 
 def _data(incoming: str, digest: str) -> str:
@@ -157,7 +168,7 @@ def _append(path: str, chunk: Dict[str, Any]) -> None:
         except OSError as error:
             os.ftruncate(output, offset)
             if error.errno == errno.ENOSPC:
-                raise disk.no_space(path, path, chunk["size"], disk.free_bytes(path))
+                raise disk.no_space(path, path, chunk["size"], disk.free_bytes(path)) from error
             raise
         if count != chunk["size"] or digest != chunk["sha256"]:
             os.ftruncate(output, offset)

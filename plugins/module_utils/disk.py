@@ -97,8 +97,7 @@ def check_folder(path: str, status: Optional[os.stat_result] = None) -> bool:
         kind = "directory" if stat.S_ISDIR(status.st_mode) else "file or link"
         raise Refusal(
             path,
-            "a %s of uid %d with mode %04o"
-            % (kind, status.st_uid, stat.S_IMODE(status.st_mode)),
+            "a %s of uid %d with mode %04o" % (kind, status.st_uid, stat.S_IMODE(status.st_mode)),
             "nothing, or root's own directory that nobody else can write",
             "Find out who made it, then move it away",
         )
@@ -144,10 +143,8 @@ def drop_tree(path: str) -> None:
     """Remove a tree; its name is free at once, also when the removal is then interrupted."""
     folder = os.path.dirname(path)
     doomed = tempfile.mkdtemp(prefix=".tmp-gone-", dir=folder)
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.rename(path, os.path.join(doomed, "tree"))
-    except FileNotFoundError:
-        pass
     sync_folder(folder)
     shutil.rmtree(doomed)
 

@@ -10,6 +10,7 @@ readable under its final name by anybody it is not meant for.
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
@@ -261,9 +262,7 @@ def _plan_entry(
         wanted["mode"] = "%04o" % int(entry.get("mode") or _DEFAULT_MODE[state], 8)
         wanted["uid"] = observed["owners"][entry["owner"]]
         group = entry.get("group")
-        wanted["gid"] = (
-            observed["groups"][group] if group else observed["primary"][entry["owner"]]
-        )
+        wanted["gid"] = observed["groups"][group] if group else observed["primary"][entry["owner"]]
     if state == "file":
         wanted["content"] = _content(entry)
     if found is not None and all(found.get(key) == value for key, value in wanted.items()):
@@ -284,9 +283,7 @@ def _hint(found: Optional[Dict[str, Any]], wanted: Dict[str, Any], secret: bool)
     return "" if same or not secret else "(its content changes)\n"
 
 
-def _describe(
-    item: Dict[str, Any], secret: bool, entry: Optional[Dict[str, Any]] = None
-) -> str:
+def _describe(item: Dict[str, Any], secret: bool, entry: Optional[Dict[str, Any]] = None) -> str:
     """A text for the diff: owner and mode on a line of their own, then the content or a mask."""
     if item["type"] == "link":
         return "link to %s\n" % item["target"]
@@ -295,7 +292,7 @@ def _describe(
     else:
         owner = "%s:%s" % (item["uid"], item["gid"])
     head = "# mode %s, owner %s\n" % (item.get("mode"), owner)
-    content = item.get("content")
+    content: Optional[bytes] = item.get("content")
     if content is None:
         return head
     if secret:
@@ -324,10 +321,8 @@ def _write(entry: Dict[str, Any]) -> None:
         )
     mode = int(entry.get("mode") or _DEFAULT_MODE[state], 8)
     if state == "directory":
-        try:
+        with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        except FileExistsError:
-            pass
         os.chown(path, account.pw_uid, gid)
         os.chmod(path, mode)
     else:
@@ -380,6 +375,6 @@ def _remove(path: str, kind: str) -> None:
                 "it is not empty or is in use (%s)" % error.strerror,
                 "an empty directory",
                 "List what is in it as state=absent too, or move it away",
-            )
+            ) from error
     else:
         os.unlink(path)

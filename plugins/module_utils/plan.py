@@ -9,9 +9,9 @@ A component (``artifact``, ``daemon``, ``files``...) is three functions in one m
 * ``plan(desired, observed) -> Plan`` is pure, so a unit test reaches it without a host;
 * ``apply(plan) -> dict`` carries the plan out and returns the facts that hold afterwards.
 
-A component may have a fourth, ``verify(plan) -> dict``: asked in every run outside check mode, after
-``apply`` and also when there was nothing to apply, because an earlier run may have been killed
-between a change and the look at its outcome. It changes nothing.
+A component may have a fourth, ``verify(plan) -> dict``: called in every run outside check mode,
+after ``apply`` and also when there was nothing to apply, because an earlier run may have been
+killed between a change and the look at its outcome. It waits until what runs is right.
 
 Check mode and ``--diff`` show the plan; the run applies the same plan. So what a check predicts is
 what the run does, by construction.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MASK = "(secret, not shown)"
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 - what it is, not that it is an error
     """Something that the collection will not do, said so that a tired person can act on it.
 
     :param what: the thing at hand, for example ``file /etc/tether/x``
@@ -97,10 +97,14 @@ class Step:
 
 @dataclass
 class Plan:
-    """What is to be done (``steps``, in order) and what can already be said (``facts``)."""
+    """What is to be done (``steps``, in order) and what can already be said (``facts``).
+
+    :ivar data: what ``apply`` and ``verify`` need beside the steps; never shown
+    """
 
     steps: List[Step] = field(default_factory=list)
     facts: Dict[str, Any] = field(default_factory=dict)
+    data: Dict[str, Any] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:

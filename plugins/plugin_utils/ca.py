@@ -24,12 +24,13 @@ import tempfile
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Union
 
-from ansible_collections.tether.fleet.plugins.module_utils.files import write_file
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
-from ansible_collections.tether.fleet.plugins.plugin_utils import signing
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from ansible_collections.tether.fleet.plugins.module_utils.files import write_file
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.plugin_utils import signing
 
 # PKCS #8 as written by `cryptography` stretches the passphrase only a little, so it must be long.
 MIN_PASSPHRASE = 12
@@ -76,7 +77,7 @@ def passphrase(
                 getattr(error, "strerror", None) or "no text",
                 "a file whose first line is the passphrase",
                 "Create it, readable by you alone, or name another",
-            )
+            ) from error
     elif environment:
         text = os.environ.get(environment, "")
     if len(text) < MIN_PASSPHRASE:
@@ -106,7 +107,7 @@ def exists(folder: str) -> bool:
                 "Restore both files from your backup, or name another folder as ca_dir",
             )
         return False
-    have = [name for name, there in halves.items() if there][0]
+    have = next(name for name, there in halves.items() if there)
     raise Refusal(
         "fleet CA in %s" % folder,
         "only %s" % have,
@@ -179,14 +180,14 @@ def open_key(folder: str, secret: Optional[bytes]) -> ec.EllipticCurvePrivateKey
             "it is not encrypted",
             "a key encrypted with the passphrase",
             "Encrypt it with `openssl pkcs8 -topk8`",
-        )
+        ) from None
     except ValueError:
         raise Refusal(
             "CA key %s" % path,
             "the passphrase does not open it",
             "the passphrase that it was made with",
             "Give the right passphrase; it is not needed while no certificate has to be signed",
-        )
+        ) from None
     cert = signing.load_certificate(certificate(folder) or "", "CA certificate")
     public = signing.public_key_sha256(key.public_key())
     if not isinstance(key, ec.EllipticCurvePrivateKey) or public != signing.public_key_sha256(
@@ -229,7 +230,7 @@ def issue(
         except signing.PolicyError as error:
             raise signing.refuse(
                 "certificate for %s" % who.host, error, "Mend what it says, then run again"
-            )
+            ) from error
         pem = leaf.public_bytes(serialization.Encoding.PEM).decode("ascii")
         _remember(folder, who.host, pem, now)
     return Issued(pem, leaf.not_valid_after_utc)
@@ -275,7 +276,7 @@ def record(folder: str) -> Dict[str, List[x509.Certificate]]:
                 "it cannot be read (%s)" % error,
                 "certificates that the fleet's CA has issued",
                 "Restore it from a backup, or remove it if that host is gone",
-            )
+            ) from error
     return found
 
 

@@ -57,7 +57,7 @@ class Engine:
         collection's still count, since engines take the last of two.
         """
         own = [_fill(text, slots) for text in self.data["argv"]]
-        return [self.binary] + list(args) + own
+        return [self.binary, *list(args), *own]
 
     def environment(self, slots: Dict[str, str], given: Dict[str, str]) -> Dict[str, str]:
         """The engine's environment: the model's (guarded) variables, then the collection's."""

@@ -6,9 +6,10 @@ A typed table (in the engine's catalogue file) lists what is accepted for one ve
 engine; everything else is refused by name. Arguments are read as the engine reads them, so that
 what was checked is what the engine does. Pure functions, no I/O.
 
-How llama.cpp reads (``common_params_parse_ex`` in its common/arg.cpp): a flag is an exact name, with
-``_`` read as ``-`` in names that begin with ``--``; a value is always the next argument, whatever it
-begins with; there is no ``--flag=value`` and no abbreviation; of a flag given twice the last counts.
+How llama.cpp reads (``common_params_parse_ex`` in its common/arg.cpp): a flag is an exact name,
+with ``_`` read as ``-`` in names that begin with ``--``; a value is always the next argument,
+whatever it begins with; there is no ``--flag=value`` and no abbreviation; of a flag given twice the
+last counts. tests/unit/plugins/plugin_utils/test_guard_llama_server.py holds the program to it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import difflib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})")
@@ -100,13 +101,13 @@ def check_arguments(table: Table, args: List[str]) -> List[Problem]:
                 index += 1
             continue
         value = None
-        if flag.type != "switch":
-            if index >= len(args):
-                problems.append(Problem(key, "%s needs a value after it" % given))
-                continue
+        if flag.type != "switch" and index < len(args):
             value, index = args[index], index + 1
         if not flag.accepted:
             problems.append(Problem(key, _not_yours(table, given, flag)))
+            continue
+        if flag.type != "switch" and value is None:
+            problems.append(Problem(key, "%s needs a value after it" % given))
             continue
         # A switch and its negation are one setting: the engine silently takes the last.
         if flag.names[0] in seen:
@@ -174,9 +175,9 @@ def _fits(flag: Flag, value: str) -> bool:
 def describe(flag: Flag) -> str:
     """What a flag takes, in words, for messages and documentation."""
     text = _describe(flag)
-    return "a list of values split at %s, each %s" % (flag.separator, text) if (
-        flag.separator
-    ) else text
+    if flag.separator:
+        return "a list of values split at %s, each %s" % (flag.separator, text)
+    return text
 
 
 def _describe(flag: Flag) -> str:

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The ingress's configuration: a Caddyfile from plain data, by one pure function.
 
-The order of the checks is fixed: the namespace is served here (else 403), the token is one of that
-namespace's (else 401), the model is this namespace's and method and path are on its list (else 403).
+The order of the checks is fixed: the namespace is served here (else 403), the token is one of
+that namespace's (else 401), the model is this namespace's and method and path are on its list
+(else 403).
 
-Three habits of Caddy shape the text (2.11.7; ``tests/integration/test_ingress_caddy.py`` holds it to
-them):
+Three habits of Caddy 2.11.7 shape the text; ``tests/integration/test_ingress_caddy.py`` holds it to
+them:
 
 * its ``path`` matcher ignores case, merges slashes and decodes; so paths are compared with the raw
   request target, ``{http.request.orig_uri}``, up to the first ``?``;
@@ -17,7 +18,7 @@ them):
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 MARKER = "X-Tether-Ingress-Error"
 MIN_TOKEN = 32
@@ -59,8 +60,9 @@ def render(config: Mapping[str, Any]) -> str:
 
     :param config: keys of ``DEFAULTS``; ``engines`` is a list of ``{"namespace", "model",
         "upstream": absolute path of a unix socket or "127.0.0.1:port", "paths": [{"path",
-        "methods": [...]}], "health": path or None}``. ``log`` is an absolute path or None for
-        standard error (the journal). ``max_body`` in bytes; 0 for no limit.
+        "methods": [...]}], "health": path, {"path": path} or None}``; other keys of an engine are
+        left alone. ``log`` is an absolute path or None for standard error (the journal).
+        ``max_body`` in bytes; 0 for no limit.
     :raises ConfigError: with every mistake at once
     """
     wanted = dict(DEFAULTS)
@@ -117,9 +119,11 @@ def _globals(wanted: Mapping[str, Any]) -> List[str]:
 
 def _snippets() -> List[str]:
     """``refuse STATUS CODE MESSAGE``: an answer in the form of OpenAI's errors."""
-    body = '{"error":{"message":"{args[2]}","type":"ingress_error","param":null,"code":"{args[1]}"}}'
+    more = '"type":"ingress_error","param":null,"code":"{args[1]}"'
+    body = '{"error":{"message":"{args[2]}",%s}}' % more
     return [
         "(refuse) {",
+        "\theader -Server",
         "\theader Content-Type application/json",
         "\theader %s {args[1]}" % MARKER,
         "\trespond `%s` {args[0]}" % body,
@@ -133,6 +137,7 @@ def _snippets() -> List[str]:
         "\theader_up -X-Forwarded-*",
         "\theader_up -Upgrade",
         "\theader_up -Connection",
+        "\theader_up -Via",
         # Ollama and others take only their own names, as a guard against DNS rebinding.
         "\theader_up Host localhost",
         "\theader_down -%s" % MARKER,
@@ -149,19 +154,15 @@ def _snippets() -> List[str]:
 
 
 def _site(wanted: Mapping[str, Any]) -> List[str]:
-    protocol = "protocols tls1.3"
-    lines = [
-        "https://:%d {" % wanted["port"],
-    ]
+    lines = ["https://:%d {" % wanted["port"]]
     if wanted["bind"]:
         lines.append("\tbind %s" % " ".join(wanted["bind"]))
     lines += [
         "\ttls %s %s {" % (wanted["certificate"], wanted["key"]),
-        "\t\t%s" % protocol,
+        "\t\tprotocols tls1.3",
         "\t}",
         "",
         "\tlog",
-        "\theader -Server",
         "",
     ]
     if wanted["max_body"]:
@@ -171,8 +172,7 @@ def _site(wanted: Mapping[str, Any]) -> List[str]:
         engines = [item for item in wanted["engines"] if item["namespace"] == namespace]
         lines += _namespace(namespace, engines, wanted["tokens"])
     lines += [
-        "\t\timport refuse 403 namespace_not_served "
-        '"This host serves no model of that namespace."',
+        '\t\timport refuse 403 namespace_not_served "This host serves no model of that namespace."',
         "\t}",
         "",
         *_errors(),
@@ -182,17 +182,16 @@ def _site(wanted: Mapping[str, Any]) -> List[str]:
 
 
 def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> List[str]:
-    token = "{http.request.header.X-Relay-Token}"
+    given = "{http.request.header.X-Relay-Token}"
     accepted = " || ".join(
-        '%s == ph(req, "file.%s/%s/%s")' % (token, tokens, namespace, name)
-        for name in TOKEN_FILES
+        '%s == ph(req, "file.%s/%s/%s")' % (given, tokens, namespace, name) for name in TOKEN_FILES
     )
     lines = [
         "\t\t@namespace-%s expression `{http.request.header.X-Relay-Namespace} == %s`"
         % (namespace, _cel(namespace)),
         "\t\troute @namespace-%s {" % namespace,
         "\t\t\tlog_append namespace %s" % namespace,
-        "\t\t\t@stranger expression `!(size(%s) >= %d && (%s))`" % (token, MIN_TOKEN, accepted),
+        "\t\t\t@stranger expression `!(size(%s) >= %d && (%s))`" % (given, MIN_TOKEN, accepted),
         "\t\t\troute @stranger {",
         "\t\t\t\timport refuse 401 token_refused "
         '"The token is missing or is not one of that namespace."',
@@ -202,8 +201,7 @@ def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> Li
     for engine in sorted(engines, key=lambda item: str(item["model"])):
         lines += _engine(engine)
     lines += [
-        "\t\t\timport refuse 403 path_not_served "
-        '"That model, method or path is not served here."',
+        '\t\t\timport refuse 403 path_not_served "That model, method or path is not served here."',
         "\t\t}",
         "",
     ]
@@ -232,14 +230,17 @@ def _engine(engine: Mapping[str, Any]) -> List[str]:
 
 
 def _errors() -> List[str]:
+    why = "\t\tlog_append error {err.message}"
     return [
         "\thandle_errors 413 {",
         '\t\timport refuse 413 body_too_large "The request body is too large."',
         "\t}",
         "\thandle_errors 502 503 504 {",
+        why,
         '\t\timport refuse 503 engine_unreachable "The engine of that model does not answer."',
         "\t}",
         "\thandle_errors {",
+        why,
         '\t\timport refuse {err.status_code} ingress_error "The ingress could not serve this."',
         "\t}",
     ]
@@ -253,8 +254,14 @@ def _allowed(engine: Mapping[str, Any]) -> List[Tuple[str, str]]:
         for method in entry["methods"]
     }
     if engine.get("health"):
-        pairs.add(("GET", engine["health"]))
+        pairs.add(("GET", str(_health(engine))))
     return sorted(pairs, key=lambda pair: (pair[1], pair[0]))
+
+
+def _health(engine: Mapping[str, Any]) -> Any:
+    """The health path, of the catalogue's form ``{"path": ...}`` too."""
+    health = engine.get("health")
+    return health.get("path") if isinstance(health, Mapping) else health
 
 
 def _cel(text: str) -> str:
@@ -303,8 +310,8 @@ def _engine_mistakes(engine: Mapping[str, Any]) -> Iterable[str]:
         yield "upstream %r is neither a plain socket path nor a port of 127.0.0.1 or [::1]" % (
             engine.get("upstream"),
         )
-    health: Optional[Any] = engine.get("health")
-    if health is not None and not _is_path(health):
+    health = _health(engine)
+    if engine.get("health") is not None and not _is_path(health):
         yield "health path %r is not a plain path" % (health,)
     if not engine.get("paths"):
         yield "no paths"

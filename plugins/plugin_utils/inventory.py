@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.plugin_utils import guard, mistakes, names, sources
 from ansible_collections.tether.fleet.plugins.plugin_utils.address import check_address, is_ip
 from ansible_collections.tether.fleet.plugins.plugin_utils.catalogue import Engine
 from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import InventoryErrors, Mistake
+
+__all__ = ["Fleet", "InventoryErrors", "Mistake", "resolve"]
 
 HOSTS_GROUP = "fleet_hosts"
 CLUSTER_GROUP = "fleet_cluster"
@@ -24,6 +26,9 @@ DEFAULT_NAMESPACE = "tether-fleet"
 INGRESS_PORT = 9443
 
 _DEFAULTS: Dict[str, Any] = {"port": 80, "replicas": 2, "args": [], "environment": {}}
+# The order in which a plan shows them.
+_KEYS = ["name", "namespace", "engine", "hosts", "port", "replicas", "files", "args"]
+_KEYS += ["environment", "engine_port"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Split GGUF files must lie side by side, which a store by digest does not give them.
 _SPLIT = re.compile(r"-[0-9]{5}-of-(?!00001)[0-9]{5}\.gguf$")
@@ -35,7 +40,7 @@ class Fleet:
 
     :ivar name: ``fleet_name``
     :ivar namespace: ``fleet_cluster_namespace``
-    :ivar ingress_port: ``fleet_ingress_port``
+    :ivar ingress_port: ``ingress_port``
     """
 
     name: Any
@@ -106,7 +111,7 @@ def _check_fleet(fleet: Fleet) -> List[Mistake]:
     port = fleet.ingress_port
     if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
         found.append(
-            Mistake(None, "fleet_ingress_port", "is %s; expected a port" % mistakes.describe(port))
+            Mistake(None, "ingress_port", "is %s; expected a port" % mistakes.describe(port))
         )
     return found
 
@@ -182,21 +187,21 @@ def _check_model(
 ) -> List[Mistake]:
     skip = set(wrong)
     found: List[Mistake] = []
-    if "namespace" not in skip:
-        namespace = model["namespace"]
+    namespace = model.get("namespace")
+    if isinstance(namespace, str):
         if namespace.startswith("kube-") or namespace == fleet.namespace:
             whose = "Kubernetes" if namespace.startswith("kube-") else "the fleet itself"
             text = "%s belongs to %s; models live in namespaces of their own" % (namespace, whose)
             found.append(Mistake(label, "namespace", text))
-    if "hosts" not in skip:
+    if isinstance(model.get("hosts"), list):
         for index, text in enumerate(model["hosts"]):
-            reason = _check_host(text, groups, members)
+            reason = _check_host(text, groups, members) if isinstance(text, str) else ""
             if reason:
                 found.append(Mistake(label, "hosts[%d]" % index, reason))
-    if "files" not in skip:
+    if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
     engine = None
-    if "engine" not in skip:
+    if isinstance(model.get("engine"), str):
         engine = catalogue.get(model["engine"])
         if engine is None:
             text = "no engine %s%s; the catalogue has %s" % (
@@ -208,13 +213,25 @@ def _check_model(
     if engine is not None:
         if "engine_port" not in skip:
             found += _check_engine_port(model, label, engine, fleet)
-        if "args" not in skip:
-            for problem in guard.check_arguments(engine.table, model.get("args", [])):
-                found.append(Mistake(label, problem.key, problem.message))
-        if "environment" not in skip:
-            for problem in guard.check_environment(engine.table, model.get("environment", {})):
-                found.append(Mistake(label, problem.key, problem.message))
+        for problem in _guard(model, engine.table):
+            found.append(Mistake(label, problem.key, problem.message))
     return found
+
+
+def _guard(model: Dict[str, Any], table: guard.Table) -> List[guard.Problem]:
+    """What the guard says; a value that only lacks its quotes is taken as if it had them."""
+    problems: List[guard.Problem] = []
+    args, environment = model.get("args"), model.get("environment")
+    if isinstance(args, list):
+        problems += guard.check_arguments(table, [_text(item) for item in args])
+    if isinstance(environment, dict):
+        given = {_text(key): _text(value) for key, value in environment.items()}
+        problems += guard.check_environment(table, given)
+    return problems
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
 
 
 def _check_host(text: str, groups: Mapping[str, List[str]], members: List[str]) -> str:
@@ -240,21 +257,22 @@ def _check_host(text: str, groups: Mapping[str, List[str]], members: List[str]) 
 
 def _check_files(files: List[Dict[str, Any]], label: str) -> List[Mistake]:
     found = []
-    seen = Counter(entry["name"] for entry in files)
+    entries = [(index, entry) for index, entry in enumerate(files) if isinstance(entry, dict)]
+    seen = Counter(e["name"] for _index, e in entries if isinstance(e.get("name"), str))
     for name, times in seen.items():
         if times > 1:
             found.append(Mistake(label, "files", "%s is listed %d times" % (name, times)))
-    for index, entry in enumerate(files):
-        key = "files[%d]" % index
-        if ".." in entry["name"]:
-            found.append(Mistake(label, key + ".name", "%s has .. in it" % entry["name"]))
-        if _SPLIT.search(entry["name"]):
+    for index, entry in entries:
+        key, name, source = "files[%d]" % index, entry.get("name"), entry.get("source")
+        if isinstance(name, str) and ".." in name and "/" not in name:
+            found.append(Mistake(label, key + ".name", "%s has .. in it" % name))
+        if isinstance(name, str) and _SPLIT.search(name):
             text = (
                 "%s is one part of a split model, which is not supported; join the parts "
-                "(llama-gguf-split --merge) and list the one file" % entry["name"]
+                "(llama-gguf-split --merge) and list the one file" % name
             )
             found.append(Mistake(label, key + ".name", text))
-        wrong = sources.check(entry["source"])
+        wrong = sources.check(source) if isinstance(source, str) and source else None
         if wrong:
             found.append(Mistake(label, key + ".source", wrong))
     return found
@@ -291,7 +309,9 @@ def _check_duplicates(models: List[Any]) -> List[Mistake]:
     ]
 
 
-def _check_together(entries: List[Dict[str, Any]], catalogue: Mapping[str, Engine]) -> List[Mistake]:
+def _check_together(
+    entries: List[Dict[str, Any]], catalogue: Mapping[str, Engine]
+) -> List[Mistake]:
     """Conflicts between sound entries: ports on a host, sizes of a digest, derived names."""
     found: List[Mistake] = []
     ports: Dict[Tuple[str, int], str] = {}
@@ -300,12 +320,16 @@ def _check_together(entries: List[Dict[str, Any]], catalogue: Mapping[str, Engin
     for entry in entries:
         key = names.model_key(entry["namespace"], entry["name"])
         for host in entry["hosts"]:
-            port = entry.get("engine_port")
+            port = entry["engine_port"]
             if port is None:
                 continue
             other = ports.setdefault((host, port), key)
             if other != key:
-                text = "%d on %s is taken by %s; give one of them another port" % (port, host, other)
+                text = "%d on %s is taken by %s; give one of them another port" % (
+                    port,
+                    host,
+                    other,
+                )
                 found.append(Mistake(key, "engine_port", text))
         for index, item in enumerate(entry["files"]):
             if item["size"] is None:
@@ -329,9 +353,8 @@ def _normalise(
     base: str,
     expand: Optional[Callable[[str], str]],
 ) -> Dict[str, Any]:
-    entry = dict(_DEFAULTS, engine_port=None)
-    entry.update(model)
-    chosen = set()
+    entry: Dict[str, Any] = {key: model.get(key, _DEFAULTS.get(key)) for key in _KEYS}
+    chosen: Set[str] = set()
     for text in entry["hosts"]:
         chosen.update([text] if text in members else groups[text])
     # In the inventory's order, however the model lists them.
@@ -364,7 +387,7 @@ def _plan(
         engine = _engine(entry, catalogue[entry["engine"]])
         for host in entry["hosts"]:
             by_host[host].append(engine)
-    used = sorted({catalogue[entry["engine"]].data["artifact"] for entry in entries})
+    used = {catalogue[entry["engine"]].data["artifact"] for entry in entries}
     return {
         "fleet": {
             "name": fleet.name,
@@ -372,18 +395,9 @@ def _plan(
             "ingress_port": fleet.ingress_port,
         },
         "models": {names.model_key(entry["namespace"], entry["name"]): entry for entry in entries},
-        "hosts": {host: _host(host, addresses[host], by_host[host]) for host in members},
+        "hosts": {host: _host(host, addresses[host], by_host[host], catalogue) for host in members},
         "namespaces": sorted({entry["namespace"] for entry in entries}),
-        "artifacts": {
-            artifact: {
-                "hosts": [
-                    host
-                    for host in members
-                    if any(engine["artifact"] == artifact for engine in by_host[host])
-                ]
-            }
-            for artifact in used
-        },
+        "artifacts": [{"name": name} for name in sorted(used | {names.INGRESS_ARTIFACT})],
         "model_files": _files(file for entry in entries for file in entry["files"]),
     }
 
@@ -417,23 +431,66 @@ def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
         "files": entry["files"],
         "health": dict(data["health"]),
         "paths": data["paths"],
-        "network": data.get("network", True),
-        "devices": data.get("devices", []),
-        "groups": data.get("groups", []),
         "libraries": data.get("libraries", []),
+        "device_groups": data.get("device_groups", []),
         "stop_timeout": data["stop_timeout"],
     }
 
 
-def _host(host: str, address: str, engines: List[Dict[str, Any]]) -> Dict[str, Any]:
+def _daemon(engine: Dict[str, Any], data: Mapping[str, Any]) -> Dict[str, Any]:
+    """An engine as the ``daemon`` module takes it.
+
+    The socket's directory is the engine's own, with the ingress's group and setgid, so that the
+    socket gets that group: the ingress connects, and no other account can even look inside.
+    """
+    families = ["AF_UNIX"] + (["AF_INET", "AF_INET6"] if data.get("network", True) else [])
+    health = dict(engine["health"])
+    if engine["socket"]:
+        health["unix"] = engine["socket"]
+    else:
+        health["port"] = engine["port"]
+    return {
+        "name": engine["unit"][: -len(".service")],
+        "description": "tether.fleet engine %s/%s (%s)"
+        % (engine["namespace"], engine["model"], engine["engine"]),
+        "argv": engine["argv"],
+        "environment": engine["environment"],
+        "user": engine["account"],
+        "group": engine["account"],
+        "umask": "0007",
+        "runtime_directories": [
+            {
+                "path": engine["directory"],
+                "owner": engine["account"],
+                "group": names.INGRESS_ACCOUNT,
+                "mode": "2710",
+            }
+        ],
+        "address_families": families,
+        "devices": data.get("devices", False),
+        "executable_memory": data.get("executable_memory", False),
+        "limits": {"locked_memory": data.get("locked_memory", False)},
+        "health": health,
+        "stop_timeout": engine["stop_timeout"],
+    }
+
+
+def _host(
+    host: str, address: str, engines: List[Dict[str, Any]], catalogue: Mapping[str, Engine]
+) -> Dict[str, Any]:
     namespaces = sorted({engine["namespace"] for engine in engines})
     by_ip = is_ip(address)
-    libraries = {item["library"]: item for engine in engines for item in engine["libraries"]}
-    stored = [
-        dict(item, namespace=engine["namespace"], account=engine["account"])
+    libraries: Dict[str, Dict[str, str]] = {}
+    for item in (item for engine in engines for item in engine["libraries"]):
+        for family, package in sorted(item["packages"].items()):
+            libraries.setdefault(family, {})[package] = item["library"]
+    stored = {
+        item["path"]: dict(
+            _without_path(item), namespace=engine["namespace"], group=engine["account"]
+        )
         for engine in engines
         for item in engine["files"]
-    ]
+    }
     return {
         "name": host,
         "address": address,
@@ -441,27 +498,45 @@ def _host(host: str, address: str, engines: List[Dict[str, Any]]) -> Dict[str, A
         "addresses": [address] if by_ip else [],
         "record": names.host_record(host),
         "engines": engines,
-        "artifacts": sorted({engine["artifact"] for engine in engines}),
+        "daemons": [_daemon(engine, catalogue[engine["engine"]].data) for engine in engines],
+        "routes": [
+            {
+                "namespace": engine["namespace"],
+                "model": engine["model"],
+                "upstream": engine["upstream"],
+                "paths": engine["paths"],
+                "health": engine["health"]["path"],
+            }
+            for engine in engines
+        ],
+        "artifacts": sorted({engine["artifact"] for engine in engines} | {names.INGRESS_ARTIFACT}),
         "namespaces": namespaces,
         "accounts": [{"name": names.INGRESS_ACCOUNT}]
         + [{"name": names.engine_account(namespace)} for namespace in namespaces],
-        "model_files": list({item["path"]: item for item in stored}.values()),
+        "model_files": [stored[path] for path in sorted(stored)],
         "loopback_ports": [
-            {"port": engine["port"], "account": engine["account"]}
+            {
+                "port": engine["port"],
+                "accounts": [names.INGRESS_ACCOUNT],
+                "server": engine["account"],
+            }
             for engine in engines
             if engine["port"] is not None
         ],
-        "libraries": [libraries[key] for key in sorted(libraries)],
+        "libraries": libraries,
     }
+
+
+def _without_path(item: Dict[str, Any]) -> Dict[str, Any]:
+    """A file as modules take it: an unknown size is left out rather than empty."""
+    return {key: value for key, value in item.items() if key != "path" and value is not None}
 
 
 def _files(files: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """What the controller must hold: each digest once, with its first source and a known size."""
     result: Dict[str, Dict[str, Any]] = {}
     for item in files:
-        kept = result.setdefault(
-            item["sha256"], {key: item[key] for key in ("name", "source", "sha256", "size")}
-        )
-        if kept["size"] is None:
+        kept = result.setdefault(item["sha256"], _without_path(item))
+        if item["size"] is not None:
             kept["size"] = item["size"]
     return [result[digest] for digest in sorted(result)]

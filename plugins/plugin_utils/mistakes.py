@@ -37,7 +37,7 @@ class Mistake:
         return "%s: %s" % (where, self.message)
 
 
-class InventoryErrors(Exception):
+class InventoryErrors(Exception):  # noqa: N818 - it is all of them at once
     """All mistakes of an inventory.
 
     :ivar mistakes: in the order of the inventory

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import yaml
@@ -20,7 +20,7 @@ except ImportError as error:
 HERE = os.path.dirname(__file__)
 
 
-class MissingLibrary(Exception):
+class MissingLibraryError(Exception):
     """A Python library that the controller lacks."""
 
 
@@ -31,14 +31,14 @@ def load_yaml(path: str) -> Any:
         return yaml.load(stream, Loader=loader)  # noqa: S506 - both loaders are safe ones
 
 
-@lru_cache(maxsize=None)
+@cache
 def validator(name: str) -> Any:
     """The validator of a schema that lies beside this file.
 
-    :raises MissingLibrary: saying what to install, where
+    :raises MissingLibraryError: saying what to install, where
     """
     if JSONSCHEMA_ERROR is not None:
-        raise MissingLibrary(
+        raise MissingLibraryError(
             "The Python library jsonschema is missing where Ansible runs (%s). Install it into "
             "the same environment as ansible-core: pip install jsonschema" % JSONSCHEMA_ERROR
         )

@@ -19,12 +19,13 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, List, Optional, Tuple, Union
 
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # Both clocks (controller, relay) may be off by a little; a certificate that starts in the future is
 # refused by every relay at once.
@@ -100,8 +101,11 @@ def load_certificate(pem: Union[str, bytes], what: str = "certificate") -> x509.
         certificate.extensions  # noqa: B018
         certificate.subject  # noqa: B018
         return certificate
+    # Whatever a hostile text makes the parser raise, the caller hears of one kind of error.
     except Exception as error:
-        raise PolicyError("%s: not a readable PEM certificate (%s)" % (what, _short(error)))
+        raise PolicyError(
+            "%s: not a readable PEM certificate (%s)" % (what, _short(error))
+        ) from error
 
 
 def check_request(csr_pem: Union[str, bytes]) -> x509.CertificateSigningRequest:
@@ -113,14 +117,16 @@ def check_request(csr_pem: Union[str, bytes]) -> x509.CertificateSigningRequest:
     try:
         request = x509.load_pem_x509_csr(data)
         key = request.public_key()
-    except Exception as error:
-        raise PolicyError("request: not a readable PEM request (%s)" % _short(error))
+    except Exception as error:  # see above
+        raise PolicyError("request: not a readable PEM request (%s)" % _short(error)) from error
     _check_key(key)
     try:
         valid = request.is_signature_valid
         algorithm = request.signature_hash_algorithm
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError) as error:
-        raise PolicyError("request: its signature cannot be checked (%s)" % _short(error))
+        raise PolicyError(
+            "request: its signature cannot be checked (%s)" % _short(error)
+        ) from error
     if not valid:
         raise PolicyError("request: its signature does not match its public key")
     if isinstance(algorithm, (hashes.MD5, hashes.SHA1)):
@@ -128,9 +134,7 @@ def check_request(csr_pem: Union[str, bytes]) -> x509.CertificateSigningRequest:
     return request
 
 
-def make_ca(
-    name: str, key: ec.EllipticCurvePrivateKey, now: datetime.datetime
-) -> x509.Certificate:
+def make_ca(name: str, key: ec.EllipticCurvePrivateKey, now: datetime.datetime) -> x509.Certificate:
     """A self-signed fleet CA: signs leaves and revocation lists only, no further CA below it.
 
     :param name: the fleet's name, for people
@@ -186,7 +190,7 @@ def sign(
         x509.CertificateBuilder()
         .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, who.host)]))
         .issuer_name(ca_certificate.subject)
-        .public_key(public)  # type: ignore[arg-type]  # _check_key has narrowed it
+        .public_key(public)
         # 159 random bits.
         .serial_number(x509.random_serial_number())
         .not_valid_before(start)
@@ -196,7 +200,7 @@ def sign(
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(_general_names(who)), critical=False)
         .add_extension(
-            x509.SubjectKeyIdentifier.from_public_key(public),  # type: ignore[arg-type]
+            x509.SubjectKeyIdentifier.from_public_key(public),
             critical=False,
         )
         .add_extension(
@@ -217,13 +221,13 @@ def reason_to_sign(
 ) -> Optional[str]:
     """Why the host needs a new certificate now, or None.
 
-    :param public_key: ``public_key_sha256`` of the host's key, None when there is no key yet
+    :param public_key: ``public_key_sha256`` of the host's key, None when it is still to be made
     :param renew_fraction: renew when less than this part of the certificate's life remains
     """
     if not certificate_pem:
         return "there is none"
     if public_key is None:
-        return "the host has no key yet"
+        return "its key is new"
     if not ca_pem:
         return "the fleet has no CA yet"
     try:
@@ -309,7 +313,7 @@ def _check_ca(certificate: x509.Certificate, now: datetime.datetime) -> None:
         basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
         usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     except (x509.ExtensionNotFound, ValueError) as error:
-        raise PolicyError("CA certificate: %s" % _short(error))
+        raise PolicyError("CA certificate: %s" % _short(error)) from error
     if not basic.ca or not usage.key_cert_sign:
         raise PolicyError("CA certificate: not a CA")
     _check_time(certificate, now, "CA certificate")
@@ -323,13 +327,13 @@ def _check_leaf(leaf: x509.Certificate, ca: x509.Certificate, now: datetime.date
     try:
         leaf.verify_directly_issued_by(ca)
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
-        raise PolicyError("certificate: the fleet's CA did not sign it")
+        raise PolicyError("certificate: the fleet's CA did not sign it") from None
     _check_time(leaf, now, "certificate")
     try:
         basic = leaf.extensions.get_extension_for_class(x509.BasicConstraints).value
         purposes = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (x509.ExtensionNotFound, ValueError) as error:
-        raise PolicyError("certificate: %s" % _short(error))
+        raise PolicyError("certificate: %s" % _short(error)) from error
     if basic.ca:
         raise PolicyError("certificate: it is a CA")
     if list(purposes) != [ExtendedKeyUsageOID.SERVER_AUTH]:
@@ -384,7 +388,7 @@ def _address(text: str) -> Address:
             raise ValueError
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise PolicyError("address %r: not a plain IP address" % (text,))
+        raise PolicyError("address %r: not a plain IP address" % (text,)) from None
     if address.is_unspecified or address.is_multicast:
         raise PolicyError("address %s: nobody can be dialled there" % address)
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:

@@ -8,6 +8,7 @@ impostor received none. It is for the relay's tests; the real ingress is tested 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import http.client
 import http.server
@@ -41,7 +42,7 @@ class Authority:
     def __init__(self, name: str = "test CA") -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         self.cert = (
             x509.CertificateBuilder()
             .subject_name(self.name)
@@ -62,9 +63,9 @@ class Authority:
         since: int = 1,
         ca: bool = False,
         usages: Optional[List[x509.ObjectIdentifier]] = None,
-    ) -> "Leaf":
+    ) -> Leaf:
         key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.datetime.now(datetime.UTC)
         try:
             name: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(address))
         except ValueError:
@@ -133,10 +134,8 @@ class Ingress:
         """Stop listening and break what is open, as a crash does."""
         self.socket.close()
         for connection in self.open:
-            try:
+            with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             connection.close()
 
     def seen(self, method: str) -> List[Dict]:
@@ -187,9 +186,7 @@ class Ingress:
         if headers.get("transfer-encoding") == "chunked":
             while not body.endswith(b"0\r\n\r\n"):
                 body += connection.recv(65536)
-        self.requests.append(
-            {"method": method, "path": path, "headers": headers, "body": body}
-        )
+        self.requests.append({"method": method, "path": path, "headers": headers, "body": body})
         if self.reset_posts and method == "POST":
             raw_linger = struct.pack("ii", 1, 0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, raw_linger)
@@ -285,9 +282,7 @@ class Relay:
             time.sleep(0.05)
         raise AssertionError("/ready is not %d: %s" % (wanted, self.log.read_text()))
 
-    def ask(
-        self, method: str, path: str, body: Optional[bytes] = None, **headers: str
-    ) -> "Answer":
+    def ask(self, method: str, path: str, body: Optional[bytes] = None, **headers: str) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         names = {key.replace("_", "-"): value for key, value in headers.items()}
         connection.request(method, path, body, names)

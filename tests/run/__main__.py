@@ -58,14 +58,16 @@ def run(part: Part, bed: Bed) -> Result:
     started = time.monotonic()
     if part.needs and not any(ROOT.glob(part.needs)):
         return Result(part.name, note=f"nothing to check: no {part.needs}")
-    if part.bed and not bed.join():
-        return Result(part.name, failed=1, note="the test bed is not up")
+    if part.bed and (refusal := bed.join()):
+        return Result(part.name, failed=1, note=refusal)
     report = BUILD / f"{part.name.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
     environment = dict(os.environ)
     environment.update(
         PYTEST_ADDOPTS=f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report}".strip(),
         TETHER_BED=BED_NAME,
+        # The bed is this run's: a scenario neither waits for a new one nor takes it away.
+        TETHER_KEEP_BED="1",
         # Colours are for people; ansible and its kin decide by the terminal unless told.
         **({"NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"} if not sys.stdout.isatty() else {}),
     )
@@ -122,8 +124,8 @@ def main(words: list[str]) -> int:
     except KeyboardInterrupt:
         results.append(Result("(interrupted)", failed=1))
     finally:
-        if not bed.stop():
-            results.append(Result("bed down", failed=1, note=f"see {BUILD}/bed-down.log"))
+        if trouble := bed.stop():
+            results.append(Result("bed down", failed=1, note=trouble))
     if bed.seconds:
         results.append(Result("(bed up)", seconds=bed.seconds, note="beside the other parts"))
     print("\n" + table(results))

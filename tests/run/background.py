@@ -1,44 +1,50 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The test bed beside the checks: brought up in the background, joined by the first that needs it."""
+"""The test bed: brought up beside the checks that do not need it, joined by the first that does."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import time
+from pathlib import Path
+from typing import IO
 
 from parts import BUILD, PYTHON, ROOT
 
 # The bed that tests use; `make demo` has its own, so both can stand side by side.
 NAME = os.environ.get("TETHER_BED", "test")
 COMMAND = (PYTHON, "tests/testbed", "--bed", NAME)
+LOCK = Path(f"/run/lock/tether-bed-{NAME}.tests")
 
 
 class Bed:
-    """One bed, up for as long as the run needs it.
+    """One bed for one run: fresh at its start, gone at its end.
 
-    A bed that was up before stays up: somebody works with it. So does one with ``KEEP_BED=1``.
+    With ``KEEP_BED=1`` it is taken as it is found and left up: for those who work on one scenario.
     """
 
     def __init__(self) -> None:
         self.log = BUILD / "bed.log"
-        self.process: subprocess.Popen[bytes] | None = None
-        self.started = False
+        self.keep = os.environ.get("KEEP_BED", "") not in ("", "0")
+        self.refusal = ""
         self.seconds = 0.0
         self._since = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock: IO[str] | None = None
 
     def start(self) -> None:
-        """Begin to bring it up; returns at once."""
-        refused = subprocess.run(["sh", "tests/run/setup.sh", "bed", "test"], cwd=ROOT, check=False)
-        was_up = self._call("status") == 0
-        self.started = not was_up and not os.environ.get("KEEP_BED")
+        """Begin to bring it up; returns at once. What stands in the way is said by ``join``."""
         self._since = time.monotonic()
-        if refused.returncode:
+        self.refusal = self._refusal()
+        if self.refusal:
             return
-        self.process = subprocess.Popen(
-            [*COMMAND, "up"],
+        verbs = ("up",) if self.keep else ("down", "up")
+        steps = " && ".join(f'"$@" {verb}' for verb in verbs)
+        self._process = subprocess.Popen(
+            ["sh", "-c", steps, "sh", *COMMAND],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=self.log.open("wb"),
@@ -46,36 +52,55 @@ class Bed:
             start_new_session=True,
         )
 
-    def join(self) -> bool:
-        """Wait until it is up; False when it is not to be had (its log is then shown)."""
-        if self.process is None:
-            return False
-        shown = 0.0
-        while self.process.poll() is None:
+    def join(self) -> str:
+        """Wait until it is up; returns why it is not to be had, or nothing."""
+        if self._process is None:
+            return self.refusal
+        shown = time.monotonic()
+        while self._process.poll() is None:
             if time.monotonic() - shown > 30:
                 shown = time.monotonic()
                 print(f"   waiting for the test bed: {self._last_line()}", flush=True)
             time.sleep(0.2)
         self.seconds = self.seconds or time.monotonic() - self._since
-        if self.process.returncode:
+        if self._process.returncode:
             print(self.log.read_text(errors="replace")[-8000:], flush=True)
-            return False
-        return True
+            return "the test bed did not come up (its log is above)"
+        return ""
 
-    def stop(self) -> bool:
-        """Take it down if this run brought it up; False when that failed."""
-        if self.process is None:
-            return True
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGTERM)
-            self.process.wait()
-        return not self.started or self._call("down") == 0
+    def stop(self) -> str:
+        """Take it down again; returns what went wrong, or nothing."""
+        if self._process is None:
+            return ""
+        if self._process.poll() is None:
+            # The bed is made to be interrupted: what is half made, `down` finds.
+            os.killpg(self._process.pid, signal.SIGTERM)
+            self._process.wait()
+        if self.keep:
+            return ""
+        log = BUILD / "bed-down.log"
+        with log.open("wb") as stream:
+            done = subprocess.run(
+                [*COMMAND, "down"], cwd=ROOT, stdout=stream, stderr=stream, check=False
+            )
+        return f"see {log}" if done.returncode else ""
 
-    def _call(self, verb: str) -> int:
-        with (BUILD / f"bed-{verb}.log").open("wb") as log:
-            return subprocess.run(
-                [*COMMAND, verb], cwd=ROOT, stdout=log, stderr=log, check=False
-            ).returncode
+    def _refusal(self) -> str:
+        done = subprocess.run(
+            ["sh", "tests/run/setup.sh", "bed", "test"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return done.stderr.strip()
+        self._lock = LOCK.open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return f"another run of the tests uses the bed {NAME} (it holds {LOCK})"
+        return ""
 
     def _last_line(self) -> str:
         lines = self.log.read_text(errors="replace").split("\n")

@@ -36,24 +36,26 @@ SKIPPED = {
 }
 
 # What ansible-test runs in place of get-pip.py: pip from the wheel that Python brings.
-BOOTSTRAP = '''\
+BOOTSTRAP = """\
 import ensurepip, pathlib, runpy, sys
 wheel = next(iter(sorted((pathlib.Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))))
 sys.path.insert(0, str(wheel))
 sys.argv[1:] = ["install"] + [word for word in sys.argv[1:] if not word.startswith("--no-")]
 runpy.run_module("pip", run_name="__main__")
-'''
+"""
 
 
 def make_home() -> Path:
-    """The HOME of ansible-test: its virtual environments, our bootstrap, the user's pip settings."""
+    """HOME of ansible-test: its virtual environments, our bootstrap, the user's pip settings."""
     home = CACHE / "ansible-test"
     spec = util.find_spec("ansible_test")
     assert spec and spec.submodule_search_locations
     source = Path(spec.submodule_search_locations[0]) / "_internal" / "python_requirements.py"
     found = re.search(r"pip='([0-9.]+)'", source.read_text())
     if not found:
-        raise SystemExit(f"{source} no longer says which pip it bootstraps; adapt tests/run/sanity.py")
+        raise SystemExit(
+            f"{source} no longer says which pip it bootstraps; adapt tests/run/sanity.py"
+        )
     script = home / ".ansible" / "test" / "cache" / f"get_pip_{found[1].replace('.', '_')}.py"
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(BOOTSTRAP)
@@ -84,7 +86,12 @@ def find_pythons() -> dict[str, Path]:
         # pyenv keeps Pythons that are not on PATH, and puts stand-ins there that refuse to start.
         homes = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
         for candidate in [shutil.which(f"python{version}"), *reversed(homes)]:
-            if candidate and not subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode:
+            if (
+                candidate
+                and not subprocess.run(
+                    [candidate, "-c", ""], capture_output=True, check=False
+                ).returncode
+            ):
                 found[version] = Path(candidate).parent
                 break
         else:

@@ -12,6 +12,8 @@ import datetime
 import ipaddress
 from typing import List, Optional
 
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
 try:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
@@ -22,7 +24,7 @@ except ImportError as error:
     CRYPTOGRAPHY_ERROR = error
 
 
-class CertificateRefused(Exception):
+class CertificateRefused(Exception):  # noqa: N818 - named like Refusal
     """Why a certificate is not accepted; the text is the reason."""
 
 
@@ -43,8 +45,7 @@ def verify_leaf(
     issuer = _issuer(leaf, authorities)
     if issuer is None:
         raise CertificateRefused(
-            "it is not signed by the fleet's CA (its issuer says %s)"
-            % leaf.issuer.rfc4514_string()
+            "it is not signed by the fleet's CA (its issuer says %s)" % leaf.issuer.rfc4514_string()
         )
     for name, cert in (("it", leaf), ("the fleet's CA", issuer)):
         start, end = _validity(cert)
@@ -56,14 +57,31 @@ def verify_leaf(
     _check_address(leaf, address)
 
 
-def _one(pem: str) -> "x509.Certificate":
+def check_ca(ca_pem: str) -> None:
+    """Refuse a text that holds no CA certificate.
+
+    :raises Refusal: naming what it holds
+    """
+    remedy = "Give the fleet's CA certificate as PEM"
+    try:
+        found = _several(ca_pem, "it")
+    except CertificateRefused as refused:
+        raise Refusal("ca_certificate", str(refused), "PEM certificates", remedy) from refused
+    for cert in found:
+        constraints = _extension(cert, ExtensionOID.BASIC_CONSTRAINTS)
+        if constraints is None or not constraints.ca:
+            name = cert.subject.rfc4514_string()
+            raise Refusal("ca_certificate", "%s, which is no CA" % name, "CA certificates", remedy)
+
+
+def _one(pem: str) -> x509.Certificate:
     found = _several(pem, "it")
     if len(found) != 1:
         raise CertificateRefused("it holds %d certificates instead of one" % len(found))
     return found[0]
 
 
-def _several(pem: str, name: str) -> List["x509.Certificate"]:
+def _several(pem: str, name: str) -> List[x509.Certificate]:
     try:
         return list(x509.load_pem_x509_certificates(pem.encode("ascii")))
     except (ValueError, UnicodeEncodeError) as error:
@@ -71,8 +89,8 @@ def _several(pem: str, name: str) -> List["x509.Certificate"]:
 
 
 def _issuer(
-    leaf: "x509.Certificate", authorities: List["x509.Certificate"]
-) -> Optional["x509.Certificate"]:
+    leaf: x509.Certificate, authorities: List[x509.Certificate]
+) -> Optional[x509.Certificate]:
     for authority in authorities:
         try:
             leaf.verify_directly_issued_by(authority)
@@ -84,21 +102,21 @@ def _issuer(
     return None
 
 
-def _validity(cert: "x509.Certificate") -> "tuple[datetime.datetime, datetime.datetime]":
+def _validity(cert: x509.Certificate) -> tuple[datetime.datetime, datetime.datetime]:
     if hasattr(cert, "not_valid_after_utc"):
         return cert.not_valid_before_utc, cert.not_valid_after_utc
     zone = datetime.timezone.utc  # cryptography before 42 gives UTC without saying so
     return cert.not_valid_before.replace(tzinfo=zone), cert.not_valid_after.replace(tzinfo=zone)
 
 
-def _extension(cert: "x509.Certificate", oid: "x509.ObjectIdentifier"):  # type: ignore[no-untyped-def]
+def _extension(cert: x509.Certificate, oid: x509.ObjectIdentifier):  # type: ignore[no-untyped-def]
     try:
         return cert.extensions.get_extension_for_oid(oid).value
     except x509.ExtensionNotFound:
         return None
 
 
-def _check_use(leaf: "x509.Certificate") -> None:
+def _check_use(leaf: x509.Certificate) -> None:
     constraints = _extension(leaf, ExtensionOID.BASIC_CONSTRAINTS)
     if constraints is not None and constraints.ca:
         raise CertificateRefused("it is a CA certificate")
@@ -113,7 +131,7 @@ def _check_use(leaf: "x509.Certificate") -> None:
         )
 
 
-def _check_address(leaf: "x509.Certificate", address: str) -> None:
+def _check_address(leaf: x509.Certificate, address: str) -> None:
     names = _extension(leaf, ExtensionOID.SUBJECT_ALTERNATIVE_NAME)
     addresses = [] if names is None else list(names.get_values_for_type(x509.IPAddress))
     hosts = [] if names is None else list(names.get_values_for_type(x509.DNSName))

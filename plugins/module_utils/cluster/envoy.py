@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The relay's Envoy configuration, rendered from plain data. Pure: no cluster, no files.
 
-What changes is in files that Envoy watches (CDS, EDS, LDS, RDS, SDS), so a new host, certificate or
-token needs no roll of the pods. Two of them hold the token and belong in a Secret: the SDS file that
-the credential injector reads, and the CDS file, because Envoy takes the headers of active health
-checks only literally.
+What changes is in files that Envoy watches (CDS, EDS, LDS, RDS, SDS), so a new host, certificate
+or token needs no roll of the pods. Two of them hold the token and belong in a Secret: the SDS file
+that the credential injector reads, and the CDS file, because Envoy takes the headers of active
+health checks only literally.
 
-The pins stand in the CDS file too. It changes with the token anyway, a changed cluster is warmed (its
-hosts are checked) before it takes over and requests on the old one end in peace, and connections
-that were made under a removed pin end with the old cluster; a pin that is removed through SDS leaves
-them open (observed with Envoy 1.40).
+The pins stand in the CDS file too. It changes with the token anyway, a changed cluster is warmed
+(its hosts are checked) before it takes over and requests on the old one end in peace, and
+connections that were made under a removed pin end with the old cluster; a pin that is removed
+through SDS leaves them open (observed with Envoy 1.40).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SERVICE_PORT = 8080
 PROBE_PORT = 8081
 CLUSTER = "hosts"
 
-# A route that may retry holds the request's body until it has left: five MiB prompts with one of two
-# hosts dead failed under Envoy's default.
+# A route that may retry holds the request's body until it has left: five MiB prompts with one of
+# two hosts dead failed under Envoy's default.
 BODY_LIMIT = 32 * 1024 * 1024
 
 _TYPE = "type.googleapis.com/envoy."
@@ -66,7 +66,7 @@ def render(
     hosts: List[Host],
     token: str,
     health_path: str = "/health",
-    listen: str = "0.0.0.0",
+    listen: str = "0.0.0.0",  # noqa: S104 - inside a pod, behind its Service
     folder: str = FOLDER,
     service_port: int = SERVICE_PORT,
     probe_port: int = PROBE_PORT,
@@ -96,7 +96,12 @@ def render(
             "cds.json": _response(
                 [
                     _cluster(
-                        namespace, model, hosts, token, health_path, folder,
+                        namespace,
+                        model,
+                        hosts,
+                        token,
+                        health_path,
+                        folder,
                         endpoints if by_name else None,
                     )
                 ],
@@ -114,9 +119,7 @@ def render(
         },
     )
     if not by_name:
-        files.plain["eds.json"] = _response(
-            [endpoints], "config.endpoint.v3.ClusterLoadAssignment"
-        )
+        files.plain["eds.json"] = _response([endpoints], "config.endpoint.v3.ClusterLoadAssignment")
     return files
 
 
@@ -154,7 +157,8 @@ def _masked(data: Any, mask: str) -> Any:
     if str(data.get("key", "")).lower() == "x-relay-token":
         return dict(data, value=mask)
     return {
-        key: mask if key in ("inline_string", "inline_bytes") and "BEGIN CERT" not in str(value)
+        key: mask
+        if key in ("inline_string", "inline_bytes") and "BEGIN CERT" not in str(value)
         else _masked(value, mask)
         for key, value in data.items()
     }
@@ -186,6 +190,19 @@ def _bootstrap(namespace: str, model: str, folder: str) -> Dict[str, Any]:
         "dynamic_resources": {
             "lds_config": _source("lds.json", folder),
             "cds_config": _source("cds.json", folder),
+        },
+        "overload_manager": {
+            "resource_monitors": [
+                {
+                    "name": "envoy.resource_monitors.global_downstream_max_connections",
+                    "typed_config": {
+                        "@type": _TYPE
+                        + "extensions.resource_monitors.downstream_connections.v3"
+                        + ".DownstreamConnectionsConfig",
+                        "max_active_downstream_connections": 20000,
+                    },
+                }
+            ]
         },
     }
 
@@ -299,9 +316,14 @@ def _cluster(
         )
     else:
         cluster.update(
-            type="STRICT_DNS",
-            dns_lookup_family="V4_PREFERRED",
-            dns_refresh_rate="30s",
+            cluster_type={
+                "name": "envoy.clusters.dns",
+                "typed_config": {
+                    "@type": _TYPE + "extensions.clusters.dns.v3.DnsCluster",
+                    "dns_lookup_family": "V4_PREFERRED",
+                    "dns_refresh_rate": "30s",
+                },
+            },
             load_assignment=inline,
         )
     return cluster

@@ -138,7 +138,7 @@ def choose(backends: Mapping[str, Any]) -> Any:
     :raises Refusal: when there is none
     """
     found = supervisor()
-    if found not in backends:
+    if found is None or found not in backends:
         raise Refusal(
             "supervised processes on this host",
             "no supervisor" if found is None else "the supervisor %s" % found,
@@ -221,7 +221,8 @@ def _problems(entry: Dict[str, Any]) -> List[str]:
     memory = entry["limits"].get("memory")
     if memory is not None and not _SIZE.fullmatch(memory):
         wrong.append("limits.memory %r is not a number with K, M, G or T" % memory)
-    numbers = [("restart.%s" % key, entry["restart"][key]) for key in ("delay", "burst", "interval")]
+    restart = entry["restart"]
+    numbers = [("restart.%s" % key, restart[key]) for key in ("delay", "burst", "interval")]
     numbers.append(("stop_timeout", entry["stop_timeout"]))
     numbers.append(("limits.open_files", entry["limits"]["open_files"]))
     wrong += ["%s %d is negative" % item for item in numbers if item[1] < 0]

@@ -132,15 +132,16 @@ def unix_listeners(path: str) -> List[Dict[str, Any]]:
         if len(fields) == 8 and fields[7] == path and fields[3] == "00010000":
             inodes.add(fields[6])
     owners = _owners(inodes)
-    return [
-        dict(describe(pid), address=path) for inode in sorted(inodes) for pid in owners.get(inode, [])
-    ]
+    pids = [pid for inode in sorted(inodes) for pid in owners.get(inode, [])]
+    return [dict(describe(pid), address=path) for pid in pids]
 
 
 def describe(pid: int) -> Dict[str, Any]:
     """``{"pid", "name", "unit"}`` of a process; empty texts for what cannot be seen."""
-    name = _read("/proc/%d/comm" % pid).strip() if pid else ""
-    return {"pid": pid, "name": name, "unit": unit_of(_read("/proc/%d/cgroup" % pid)) if pid else ""}
+    if not pid:
+        return {"pid": 0, "name": "", "unit": ""}
+    name = _read("/proc/%d/comm" % pid).strip()
+    return {"pid": pid, "name": name, "unit": unit_of(_read("/proc/%d/cgroup" % pid))}
 
 
 def unit_of(cgroup: str) -> str:

@@ -16,226 +16,42 @@ import json
 import os
 import pwd
 import re
-import subprocess
+import shutil
 import time
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils import files
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, health
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
+    base,
+    systemctl,
+    unit_file,
+    watch,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 
 UNIT_DIR = "/etc/systemd/system"
 RECORD_DIR = "/run/tether/loaded"
-MARK = "# Written by the Ansible collection tether.fleet: changes made here are lost."
 _POLL = 0.1
-# Without a health probe a process that is still there after this long counts as started.
-_SETTLE = 1.0
-_PROPERTIES = (
-    "Id LoadState ActiveState SubState MainPID InvocationID UnitFileState FragmentPath"
-    " DropInPaths NeedDaemonReload NRestarts Result ExecMainCode ExecMainStatus"
-    " ExecMainStartTimestampMonotonic Job"
-).split()
-
-
-# -- the unit ------------------------------------------------------------------------------------
-
-
-def quote(text: str) -> str:
-    """One word of a unit file: a quoted string in which ``%`` starts no specifier.
-
-    systemd unquotes as C does (systemd.syntax(7)); control characters are written as escapes.
-    """
-    result = []
-    for char in text:
-        if char in '"\\':
-            result.append("\\" + char)
-        elif char == "%":
-            result.append("%%")
-        elif ord(char) < 0x20 or ord(char) == 0x7F:
-            result.append("\\x%02x" % ord(char))
-        else:
-            result.append(char)
-    return '"%s"' % "".join(result)
-
-
-def quote_argument(text: str) -> str:
-    """One word of a command line, where ``$`` would start a variable (systemd.service(5))."""
-    return quote(text.replace("$", "$$"))
-
-
-def command(argv: Iterable[str]) -> str:
-    """A command line of a unit. The program itself is plain (``base.check_entries``)."""
-    program, *rest = argv
-    return " ".join([program] + [quote_argument(word) for word in rest])
-
-
-def unit_name(daemon: str) -> str:
-    return daemon + ".service"
-
-
-def render(entry: Dict[str, Any]) -> str:
-    """The unit of a daemon, without its digest: a pure function of the entry."""
-    restart, limits = entry["restart"], entry["limits"]
-    head = [
-        MARK,
-        "[Unit]",
-        "Description=%s" % (entry.get("description") or entry["name"]).replace("%", "%%"),
-        "After=%s" % " ".join(["network.target"] + entry["after"]),
-        # 0: a host comes back whenever its trouble ends, without anybody's help.
-        "StartLimitIntervalSec=%d" % restart["interval"],
-    ]
-    if restart["interval"]:
-        head.append("StartLimitBurst=%d" % restart["burst"])
-    return "\n".join(head + ["", *_service(entry), "", "[Install]", "WantedBy=multi-user.target", ""])
-
-
-def _service(entry: Dict[str, Any]) -> List[str]:
-    restart, limits = entry["restart"], entry["limits"]
-    lines = ["[Service]", "Type=%s" % entry["type"]]
-    if entry["type"] == "oneshot":
-        lines.append("RemainAfterExit=yes")
-    lines += _runtime_directories(entry)
-    lines.append("ExecStart=%s" % command(entry["argv"]))
-    if entry["reload_argv"]:
-        lines.append("ExecReload=%s" % command(entry["reload_argv"]))
-    for key, value in sorted(entry["environment"].items()):
-        lines.append("Environment=%s" % quote("%s=%s" % (key, base.environ_text(value))))
-    if entry.get("user"):
-        lines.append("User=%s" % entry["user"])
-    if entry.get("group"):
-        lines.append("Group=%s" % entry["group"])
-    if entry["supplementary_groups"]:
-        lines.append("SupplementaryGroups=%s" % " ".join(entry["supplementary_groups"]))
-    if entry.get("working_directory"):
-        lines.append("WorkingDirectory=%s" % entry["working_directory"].replace("%", "%%"))
-    if entry["type"] == "exec":
-        lines += ["Restart=%s" % restart["policy"], "RestartSec=%d" % restart["delay"]]
-    lines += [
-        "TimeoutStopSec=%d" % entry["stop_timeout"],
-        "KillMode=mixed",
-        "UMask=%s" % entry["umask"],
-        "LimitNOFILE=%d" % limits["open_files"],
-    ]
-    if limits.get("memory"):
-        lines.append("MemoryMax=%s" % limits["memory"])
-    if limits.get("locked_memory"):
-        lines.append("LimitMEMLOCK=infinity")
-    return lines + _hardening(entry)
-
-
-def _runtime_directories(entry: Dict[str, Any]) -> List[str]:
-    """Root makes them afresh at each start: nothing stale and nothing of a stranger is in them."""
-    lines = []
-    parents: List[str] = []
-    for item in entry["runtime_directories"]:
-        folder = os.path.dirname(item["path"])
-        while folder != "/run" and folder not in parents:
-            parents.append(folder)
-            folder = os.path.dirname(folder)
-    own = {item["path"] for item in entry["runtime_directories"]}
-    missing = sorted(set(parents) - own)
-    if missing:
-        lines.append("ExecStartPre=+/usr/bin/install -d -m 0755 %s" % " ".join(missing))
-    for item in entry["runtime_directories"]:
-        lines.append("ExecStartPre=+/bin/rm -rf %s" % item["path"])
-        lines.append(
-            "ExecStartPre=+/usr/bin/install -d -o %s -g %s -m %s %s"
-            % (item["owner"], item["group"], item["mode"], item["path"])
-        )
-    return lines
-
-
-def _hardening(entry: Dict[str, Any]) -> List[str]:
-    capabilities = " ".join(entry["capabilities"])
-    lines = [
-        "NoNewPrivileges=yes",
-        "CapabilityBoundingSet=%s" % capabilities,
-        "AmbientCapabilities=%s" % capabilities,
-        "ProtectSystem=strict",
-        "ProtectHome=yes",
-        "PrivateTmp=yes",
-        "ProtectKernelTunables=yes",
-        "ProtectKernelModules=yes",
-        "ProtectKernelLogs=yes",
-        "ProtectControlGroups=yes",
-        "ProtectClock=yes",
-        "ProtectHostname=yes",
-        "ProtectProc=invisible",
-        "RestrictAddressFamilies=%s" % " ".join(entry["address_families"]),
-        "RestrictNamespaces=yes",
-        "RestrictRealtime=yes",
-        "RestrictSUIDSGID=yes",
-        "LockPersonality=yes",
-        "SystemCallArchitectures=native",
-        "SystemCallFilter=@system-service",
-        "SystemCallErrorNumber=EPERM",
-    ]
-    if entry["devices"]:
-        # GPUs: NVIDIA's own devices and kernel, AMD's compute device, and DRM for both.
-        lines += [
-            "DevicePolicy=closed",
-            "DeviceAllow=char-nvidia* rw",
-            "DeviceAllow=char-drm rw",
-            "DeviceAllow=char-kfd rw",
-        ]
-    else:
-        lines.append("PrivateDevices=yes")
-    if not entry["executable_memory"]:
-        lines.append("MemoryDenyWriteExecute=yes")
-    made = [item["path"] for item in entry["runtime_directories"]]
-    for key, paths in (
-        ("ReadOnlyPaths", entry["read_only_paths"]),
-        ("ReadWritePaths", entry["read_write_paths"] + made),
-        ("InaccessiblePaths", entry["inaccessible_paths"]),
-    ):
-        lines += ["%s=%s" % (key, quote(path)) for path in paths]
-    return lines
-
-
-def wanted_digest(entry: Dict[str, Any]) -> str:
-    """What a running process must have been started from: its service and what it read."""
-    return base.digest_of(
-        {
-            "service": _service(entry),
-            "version": entry.get("version"),
-            "files": base.watched_digests(entry["restart_files"]),
-        }
-    )
-
-
-def reload_digest(entry: Dict[str, Any]) -> Optional[str]:
-    """What a running process must have loaded since; None when it has nothing to reload."""
-    if not entry["reload_files"]:
-        return None
-    return base.digest_of(base.watched_digests(entry["reload_files"]))
-
-
-def unit_text(entry: Dict[str, Any], digest: str) -> str:
-    return render(entry).replace(
-        "\nType=", '\nEnvironment="TETHER_DIGEST=%s"\nType=' % digest, 1
-    )
-
-
-# -- observe -------------------------------------------------------------------------------------
 
 
 def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read the units, the processes and the watched files; changes nothing.
 
     :param desired: ``{"daemons": [entry, ...], "prune": [name prefix, ...]}``
-    :return: ``{"units": {daemon: {...}}, "digests": {daemon: (start, reload)}, "prune": [names]}``
+    :return: ``{"units": {daemon: {property: text, ...}}, "digests": {daemon: (start, reload)},
+        "newest": {daemon: seconds | None}, "prune": [names]}``
     """
     entries = desired["daemons"]
     base.check_entries(entries)
     listed = {entry["name"] for entry in entries}
     prune = [name for name in _ours(desired.get("prune") or []) if name not in listed]
     names = [entry["name"] for entry in entries] + prune
-    shown = show([unit_name(name) for name in names])
-    units = {}
+    shown = systemctl.show([unit_file.unit_name(name) for name in names])
+    units: Dict[str, Dict[str, Any]] = {}
     for name in names:
-        unit = unit_name(name)
+        unit = unit_file.unit_name(name)
         path = os.path.join(UNIT_DIR, unit)
-        item = dict(shown.get(unit, {}))
+        item: Dict[str, Any] = dict(shown.get(unit, {}))
         item["text"] = _text(path)
         item["mode_ok"] = _mode_ok(path)
         item["masked"] = os.path.islink(path) and os.readlink(path) == "/dev/null"
@@ -246,36 +62,17 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     digests, newest = {}, {}
     for entry in entries:
         if entry["state"] != "absent":
-            digests[entry["name"]] = (wanted_digest(entry), reload_digest(entry))
+            wanted = unit_file.wanted_digest(entry), unit_file.reload_digest(entry)
+            digests[entry["name"]] = wanted
             newest[entry["name"]] = _newest(entry["reload_files"])
     return {"units": units, "digests": digests, "newest": newest, "prune": prune}
-
-
-def show(units: List[str]) -> Dict[str, Dict[str, str]]:
-    """``systemctl show`` of several units: ``{unit: {property: text}}``."""
-    if not units:
-        return {}
-    done = _systemctl(["show", "--property=" + ",".join(_PROPERTIES), "--", *units])
-    if done.returncode != 0:
-        raise Refusal(
-            "systemd",
-            "systemctl show failed: %s" % _said(done),
-            "an answer",
-            "Look at the host's system bus (systemctl status)",
-        )
-    result = {}
-    for block in done.stdout.split("\n\n"):
-        item = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        if "Id" in item:
-            result[item["Id"]] = item
-    return result
 
 
 def _ours(prefixes: List[str]) -> List[str]:
     names = []
     for prefix in prefixes:
         for path in sorted(glob.glob(os.path.join(UNIT_DIR, glob.escape(prefix) + "*.service"))):
-            if (_text(path) or "").startswith(MARK):
+            if (_text(path) or "").startswith(unit_file.MARK):
                 names.append(os.path.basename(path)[: -len(".service")])
     return names
 
@@ -347,50 +144,293 @@ def _newest(items: List[Dict[str, Any]]) -> Optional[float]:
     return newest
 
 
-# -- plan ----------------------------------------------------------------------------------------
-
-
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     """Units first, then processes; removals last.
 
     :raises Refusal: when a unit of that name is somebody else's
     """
-    result = Plan(facts={"daemons": {}})
+    facts: Dict[str, Dict[str, Any]] = {}
     units: List[Step] = []
     processes: List[Step] = []
     removals: List[Step] = []
-    for name in [entry["name"] for entry in desired["daemons"]] + observed["prune"]:
-        _refuse_foreign(name, observed["units"][name])
+    for name, item in observed["units"].items():
+        _refuse_foreign(name, item)
     for entry in desired["daemons"]:
         name = entry["name"]
         item = observed["units"][name]
-        action: Optional[str] = None
         if entry["state"] == "absent":
-            removals += _plan_removal(name, item)
-            action = "remove" if removals and removals[-1].data["daemon"] == name else None
-            changed = action is not None
-        else:
-            start, loaded = observed["digests"][name]
-            steps = _plan_unit(entry, item, unit_text(entry, start))
-            units += steps
-            step = _plan_process(entry, item, start, loaded, observed["newest"][name])
-            if step is not None:
-                processes.append(step)
-                action = step.action
-            changed = bool(steps) or step is not None
-        result.facts["daemons"][name] = base.facts_of(unit_name(name), action)
-        result.facts["daemons"][name]["changed"] = changed
-        drop_ins = item.get("DropInPaths", "")
-        if drop_ins and entry["state"] != "absent":
-            result.facts["daemons"][name]["drop_ins"] = drop_ins.split()
+            facts[name] = _facts(name, _plan_removal(name, item), removals)
+            continue
+        start, loaded = observed["digests"][name]
+        unit_steps = _plan_unit(entry, item, unit_file.unit_text(entry, start))
+        process = _plan_process(entry, item, start, loaded, observed["newest"][name])
+        units += unit_steps
+        facts[name] = _facts(name, process, processes)
+        facts[name]["changed"] = bool(unit_steps or process)
+        if item.get("DropInPaths"):
+            facts[name]["drop_ins"] = item["DropInPaths"].split()
     for name in observed["prune"]:
-        removals += _plan_removal(name, observed["units"][name])
-        result.facts["daemons"][name] = base.facts_of(unit_name(name), "remove")
-        result.facts["daemons"][name]["changed"] = True
-    result.steps = units + processes + removals
-    # For verify, which looks at what should run also when nothing changes.
-    result.facts["daemons"] = dict(result.facts["daemons"])
-    for step in result.steps:
-        step.data["entries"] = desired["daemons"]
-    _WATCH[:] = [dict(entry) for entry in desired["daemons"]]
-    return result
+        facts[name] = _facts(name, _plan_removal(name, observed["units"][name]), removals)
+    return Plan(
+        units + processes + removals,
+        {"daemons": facts},
+        {"entries": desired["daemons"], "digests": observed["digests"]},
+    )
+
+
+def _facts(name: str, steps: List[Step], into: List[Step]) -> Dict[str, Any]:
+    into += steps
+    fact = base.facts_of(unit_file.unit_name(name), steps[-1].action if steps else None)
+    fact["changed"] = bool(steps)
+    return fact
+
+
+def _refuse_foreign(name: str, item: Dict[str, Any]) -> None:
+    unit = unit_file.unit_name(name)
+    own = os.path.join(UNIT_DIR, unit)
+    found = remedy = ""
+    fragment = item.get("FragmentPath", "")
+    if item["masked"] or item.get("LoadState") == "masked":
+        found, remedy = "it is masked", "Run: systemctl unmask %s" % unit
+    elif item["text"] is not None and not item["text"].startswith(unit_file.MARK):
+        found, remedy = "%s, written by somebody else" % own, "Move that file away"
+    elif fragment and fragment != own:
+        found, remedy = "the unit file %s" % fragment, "Remove what brought that file"
+    if found:
+        raise Refusal("unit %s" % unit, found, "none, or one that tether.fleet wrote", remedy)
+
+
+def _plan_unit(entry: Dict[str, Any], item: Dict[str, Any], text: str) -> List[Step]:
+    unit = unit_file.unit_name(entry["name"])
+    steps = []
+    data = {"text": text}
+    if item["text"] is None:
+        steps.append(Step("create", "unit", unit, after=text, data=data))
+    elif item["text"] != text or not item["mode_ok"]:
+        steps.append(Step("update", "unit", unit, before=item["text"], after=text, data=data))
+    elif item.get("NeedDaemonReload") == "yes":
+        steps.append(Step("reload", "unit", unit))
+    enabled = item.get("UnitFileState") == "enabled"
+    if enabled != (entry["state"] == "started"):
+        steps.append(Step("disable" if enabled else "enable", "unit", unit))
+    return steps
+
+
+def _plan_process(
+    entry: Dict[str, Any],
+    item: Dict[str, Any],
+    start: str,
+    loaded: Optional[str],
+    newest: Optional[float],
+) -> List[Step]:
+    unit = unit_file.unit_name(entry["name"])
+    data = {"daemon": entry["name"]}
+    if entry["state"] == "stopped":
+        return [Step("stop", "process", unit, data=data)] if _alive(item) else []
+    if not _running(item, entry["type"]):
+        return [Step("start", "process", unit, data=data)]
+    record = item["record"]
+    if record.get("invocation_id") != item.get("InvocationID"):
+        record = {}
+    if (item["digest"] or record.get("digest")) != start:
+        return [Step("restart", "process", unit, data=data)]
+    if loaded is None or record.get("loaded") == loaded:
+        return []
+    if "loaded" not in record and newest is not None and item["started"] is not None:
+        # systemd started this process by itself. It has read what was there; a second is left for
+        # clocks that tick coarsely.
+        if newest < item["started"] - 1:
+            return []
+    return [Step("reload", "process", unit, data=data)]
+
+
+def _plan_removal(name: str, item: Dict[str, Any]) -> List[Step]:
+    unit = unit_file.unit_name(name)
+    steps = []
+    data = {"daemon": name, "text": item["text"] or ""}
+    if _alive(item):
+        steps.append(Step("stop", "process", unit, data=data))
+    if item["text"] is not None or item.get("LoadState") not in (None, "not-found"):
+        steps.append(Step("remove", "unit", unit, before=item["text"], data=data))
+    return steps
+
+
+def _alive(item: Dict[str, Any]) -> bool:
+    return item.get("ActiveState", "inactive") not in ("inactive", "failed")
+
+
+def _running(item: Dict[str, Any], kind: str) -> bool:
+    if kind == "oneshot":
+        return item.get("ActiveState") == "active"
+    return item.get("MainPID", "0") != "0" and item.get("ActiveState") in (
+        "active",
+        "reloading",
+        "activating",
+    )
+
+
+def apply(plan: Plan) -> Dict[str, Any]:
+    """Write and begin everything; ``verify`` then waits for all of it together."""
+    entries = {entry["name"]: entry for entry in plan.data["entries"]}
+    facts = plan.facts["daemons"]
+    steps = {
+        kind: [step for step in plan.steps if step.kind == kind] for kind in ("unit", "process")
+    }
+    for step in steps["unit"]:
+        if step.action in ("create", "update"):
+            path = os.path.join(UNIT_DIR, step.name)
+            files.write_file(path, step.data["text"].encode("utf-8"), 0o644, 0, 0)
+    if any(step.action in ("create", "update", "reload") for step in steps["unit"]):
+        systemctl.must(["daemon-reload"])
+    for verb in ("enable", "disable"):
+        units = [step.name for step in steps["unit"] if step.action == verb]
+        if units:
+            systemctl.must([verb, "--quiet", *units])
+    stopped = [step.name for step in steps["process"] if step.action == "stop"]
+    if stopped:
+        systemctl.must(["stop", *stopped])
+    _apply_removals([step for step in steps["unit"] if step.action == "remove"])
+    begun: Dict[str, str] = {}
+    wanted = [step for step in steps["process"] if step.action in ("start", "restart", "reload")]
+    before = systemctl.show([step.name for step in wanted])
+    for step in wanted:
+        name = step.data["daemon"]
+        problem = _obstacle(entries[name])
+        if not problem and step.action == "reload":
+            problem = _reload(step.name)
+        if problem:
+            _fail(facts[name], problem, before.get(step.name, {}).get("InvocationID", ""))
+            continue
+        begun[name] = before.get(step.name, {}).get("InvocationID", "")
+    starting = [
+        step.name for step in wanted if step.action != "reload" and step.data["daemon"] in begun
+    ]
+    if starting:
+        # restart for all of them: a unit that waits for its automatic restart ignores start.
+        systemctl.call(["reset-failed", *starting])
+        systemctl.must(["restart", "--no-block", *starting])
+    plan.data["begun"] = begun
+    return {}
+
+
+def _apply_removals(removals: List[Step]) -> None:
+    if not removals:
+        return
+    units = [step.name for step in removals]
+    systemctl.call(["disable", "--quiet", *units])
+    for step in removals:
+        for path in (os.path.join(UNIT_DIR, step.name), _record_path(step.name)):
+            if os.path.lexists(path):
+                os.unlink(path)
+        for made in re.findall(r"(?m)^ExecStartPre=\+/bin/rm -rf (\S+)$", step.data["text"]):
+            if made.startswith(base.RUNTIME_ROOT) and os.path.normpath(made) == made:
+                shutil.rmtree(made, ignore_errors=True)
+    systemctl.must(["daemon-reload"])
+    systemctl.call(["reset-failed", *units])
+
+
+def _obstacle(entry: Dict[str, Any]) -> str:
+    """Why a process cannot be started as meant, or ""; a running one is then left alone."""
+    program = entry["argv"][0]
+    if not os.path.isfile(program):
+        return "there is no program %s; install its artifact first" % program
+    if not os.access(program, os.X_OK):
+        return "the program %s is not executable" % program
+    users = [entry.get("user")] + [item["owner"] for item in entry["runtime_directories"]]
+    groups = [entry.get("group"), *entry["supplementary_groups"]]
+    groups += [item["group"] for item in entry["runtime_directories"]]
+    for user in users:
+        if user and not _known(pwd.getpwnam, user):
+            return "there is no account %s; run the role baseline first" % user
+    for group in groups:
+        if group and not _known(grp.getgrnam, group):
+            return "there is no group %s; run the role baseline first" % group
+    for item in entry["restart_files"] + entry["reload_files"]:
+        found = base.file_digest(item["path"])
+        if item.get("sha256") and item["sha256"] != found:
+            return "%s has sha256 %s where %s is expected" % (item["path"], found, item["sha256"])
+    for path in entry["read_only_paths"] + entry["read_write_paths"] + entry["inaccessible_paths"]:
+        if not os.path.exists(path):
+            return "there is no %s, which its unit names" % path
+    return ""
+
+
+def _known(look: Callable[[str], Any], name: str) -> bool:
+    try:
+        look(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _reload(unit: str) -> str:
+    done = systemctl.call(["reload", unit], timeout=120)
+    if done.returncode == 0:
+        return ""
+    said = systemctl.said(done)
+    return "it did not take its new configuration (%s); it still runs with the old one" % said
+
+
+def verify(plan: Plan) -> Dict[str, Any]:
+    """Wait until every daemon that should run is healthy; never longer than a death takes to see.
+
+    :raises Refusal: with the facts of all daemons, when one died or never became healthy
+    """
+    facts = plan.facts["daemons"]
+    begun = plan.data.get("begun", {})
+    watches = [
+        watch.Watch(entry, begun.get(entry["name"]), facts[entry["name"]]["action"])
+        for entry in plan.data["entries"]
+        if entry["state"] == "started" and not facts[entry["name"]]["failed"]
+    ]
+    waiting = list(watches)
+    while waiting:
+        shown = systemctl.show([one.unit for one in waiting])
+        for one in waiting:
+            one.look(shown.get(one.unit, {}), time.monotonic())
+        waiting = [one for one in waiting if one.verdict is None]
+        if waiting:
+            time.sleep(_POLL)
+    for one in watches:
+        one.stop()
+        name = one.entry["name"]
+        if one.verdict:
+            _fail(facts[name], one.verdict, one.invocation)
+            continue
+        facts[name]["healthy"] = True
+        if name in begun:
+            start, loaded = plan.data["digests"][name]
+            _write_record(one.unit, one.invocation, start, loaded)
+    failed = {name: fact for name, fact in facts.items() if fact["failed"]}
+    if failed:
+        raise Refusal(
+            "%d of %d daemons" % (len(failed), len(facts)),
+            "; ".join(_in_words(name, fact) for name, fact in sorted(failed.items())),
+            "running, healthy processes",
+            "Mend what the lines name, then run again; for more: journalctl -u %s"
+            % next(iter(failed.values()))["unit"],
+            {"daemons": facts},
+        )
+    return {"daemons": facts}
+
+
+def _fail(fact: Dict[str, Any], reason: str, invocation: str) -> None:
+    lines = systemctl.last_lines(invocation)
+    fact.update(failed=True, healthy=False, reason=reason, last_lines=lines)
+
+
+def _in_words(name: str, fact: Dict[str, Any]) -> str:
+    lines = fact["last_lines"]
+    said = "its last lines:\n  %s\n" % "\n  ".join(lines) if lines else "it wrote no lines"
+    return "%s: %s; %s" % (name, fact["reason"], said)
+
+
+def _write_record(unit: str, invocation: str, start: str, loaded: Optional[str]) -> None:
+    for folder in ("/run/tether", RECORD_DIR):
+        if not os.path.isdir(folder):
+            os.mkdir(folder)
+            os.chmod(folder, 0o755)  # noqa: S103 - the records hold nothing secret
+    record: Dict[str, Any] = {"invocation_id": invocation, "digest": start}
+    if loaded is not None:
+        record["loaded"] = loaded
+    files.write_file(_record_path(unit), json.dumps(record).encode("utf-8"), 0o644)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import string
-import subprocess
 from pathlib import Path
 
 from . import api, files, goparts, images, pki, process
@@ -109,9 +108,7 @@ def wait_node(bed: Bed) -> None:
         "the node was ready",
     )
     names = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
-    wait_until(
-        lambda: api.has_condition(api.get(bed, names), "Available"), 90, "the name service"
-    )
+    wait_until(lambda: api.has_condition(api.get(bed, names), "Available"), 90, "the name service")
 
 
 def _program(name: str) -> str:
@@ -167,7 +164,7 @@ def _apiserver(bed: Bed) -> Daemon:
             f"--kubelet-client-key={pki.private_key(bed, 'apiserver-to-kubelet')}",
             "--kubelet-preferred-address-types=InternalIP",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-            f"--service-account-key-file={pki.private_key(bed, 'service-account')}",
+            f"--service-account-key-file={pki.public_key(bed, 'service-account')}",
             f"--service-account-signing-key-file={pki.private_key(bed, 'service-account')}",
             f"--service-cluster-ip-range={bed.service_range}",
             f"--audit-policy-file={_audit_policy(bed)}",
@@ -391,8 +388,3 @@ def _kubelet_content(bed: Bed) -> dict:
         # The disk is the machine's: a full one is its owner's business.
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"},
     }
-
-
-def run_kubectl(bed: Bed, words: list[str]) -> int:
-    """Run kubectl for a person; return its exit status."""
-    return subprocess.run([*kubectl(bed), *words], check=False).returncode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import subprocess
 import time
 from pathlib import Path
 
@@ -85,11 +84,16 @@ def wait_ssh(bed: Bed, host: str) -> None:
     )
 
 
-def ssh(bed: Bed, host: str, words: list[str]) -> int:
-    """Log in to a host for a person; return the exit status."""
+def ssh(bed: Bed, host: str) -> list[str]:
+    """The command line that logs in to a host."""
+    check(bed, host)
+    return ["ssh", "-F", str(bed.ssh_config), host]
+
+
+def check(bed: Bed, host: str) -> None:
+    """Refuse a host that the bed does not have."""
     if host not in bed.hosts:
-        raise BedError(f"bed {bed.name} has no host {host}: it has {', '.join(bed.hosts)}")
-    return subprocess.run(["ssh", "-F", bed.ssh_config, host, *words], check=False).returncode
+        raise BedError(f"bed {bed.name} has no host {host}; it has {', '.join(bed.hosts)}")
 
 
 def _private_key(bed: Bed) -> Path:
@@ -105,15 +109,15 @@ def _host_key(bed: Bed, host: str) -> Path:
 
 
 def _make_key(path: Path, comment: str) -> None:
-    # ssh-keygen asks before it overwrites what an interrupted run left.
-    for leftover in (path, path.with_suffix(".pub")):
-        leftover.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.new")
-    for leftover in (temporary, temporary.with_suffix(".new.pub")):
+    public = path.with_name(f"{path.name}.pub")
+    temporary_public = path.with_name(f"{temporary.name}.pub")
+    # ssh-keygen asks before it overwrites what an interrupted run left.
+    for leftover in (temporary, temporary_public):
         leftover.unlink(missing_ok=True)
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", temporary])
     # The private key comes last: it says that both are there.
-    temporary.with_name(f"{temporary.name}.pub").rename(path.with_name(f"{path.name}.pub"))
+    temporary_public.rename(public)
     temporary.rename(path)
 
 
@@ -156,8 +160,7 @@ def _personalise(bed: Bed, host: str, root: Path) -> None:
     files.write(root / "etc/machine-id", f"{secrets.token_hex(16)}\n", 0o444)
     files.write(
         root / "etc/systemd/network/10-lan.network",
-        "[Match]\nName=host0\n\n"
-        f"[Network]\nAddress={address}/24\nGateway={bed.node_address}\n",
+        f"[Match]\nName=host0\n\n[Network]\nAddress={address}/24\nGateway={bed.node_address}\n",
     )
     _make_key(root / "etc/ssh/ssh_host_ed25519_key", f"root@{host}")
     home = root / "home" / LOGIN

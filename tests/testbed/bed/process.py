@@ -132,9 +132,7 @@ def wait_ready(
         if running(bed, name) is None:
             raise BedError(f"{name} died before {what}\n{_last_words(bed, name)}")
         if time.monotonic() > deadline:
-            raise BedError(
-                f"waited {timeout:.0f} s in vain for {what}\n{_last_words(bed, name)}"
-            )
+            raise BedError(f"waited {timeout:.0f} s in vain for {what}\n{_last_words(bed, name)}")
         time.sleep(0.1)
 
 

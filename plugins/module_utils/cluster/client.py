@@ -1,0 +1,316 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A thin client: the few requests that the collection makes, by path, each counted.
+
+Authentication is kubernetes.core's. Its dynamic client is used for its authenticated ``request``
+alone: the resources are known, so no discovery is needed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import json
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+if TYPE_CHECKING:
+    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import (
+        AnsibleK8SModule,
+    )
+
+try:
+    from kubernetes.client.rest import ApiException
+    from urllib3.exceptions import HTTPError
+except ImportError:
+    # kubernetes.core says so when the module starts; these only have to be classes.
+    class ApiException(Exception):  # type: ignore[no-redef]  # noqa: N818 - its name there
+        """Stands for the library's exception where the library is missing."""
+
+    class HTTPError(Exception):  # type: ignore[no-redef]
+        """Stands for the library's exception where the library is missing."""
+
+
+Object = Dict[str, Any]
+
+# kind -> (group and version as in the path, plural, namespaced)
+KINDS: Dict[str, Tuple[str, str, bool]] = {
+    "Namespace": ("api/v1", "namespaces", False),
+    "ConfigMap": ("api/v1", "configmaps", True),
+    "Secret": ("api/v1", "secrets", True),
+    "Service": ("api/v1", "services", True),
+    "Pod": ("api/v1", "pods", True),
+    "Event": ("api/v1", "events", True),
+    "Deployment": ("apis/apps/v1", "deployments", True),
+    "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets", True),
+    "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies", True),
+    "Lease": ("apis/coordination.k8s.io/v1", "leases", True),
+}
+
+_PARTIAL = "application/json;as=%s;g=meta.k8s.io;v=v1"
+_TIMEOUT = (10, 60)
+
+
+class Failed(Refusal):
+    """A request that the API server did not carry out, with its status."""
+
+    def __init__(self, status: int, *parts: str) -> None:
+        self.status = status
+        super().__init__(*parts)
+
+
+class Client:
+    """Requests to one API server.
+
+    :ivar counts: requests made, by verb, for the module's result
+    :ivar requests: the requests themselves, as ``VERB path``
+    """
+
+    def __init__(self, module: AnsibleK8SModule) -> None:
+        # Imported here: it loads the kubernetes package, which a unit test does not need.
+        from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import (
+            get_api_client,
+        )
+        from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import (
+            CoreException,
+        )
+
+        self.counts: Dict[str, int] = {}
+        self.requests: List[str] = []
+        self._offset = datetime.timedelta()
+        try:
+            self._dynamic = get_api_client(module).client
+        except (CoreException, HTTPError, ApiException, ValueError, OSError) as error:
+            raise Refusal(
+                "the Kubernetes API",
+                "no usable way in (%s)" % str(error).split("\n", maxsplit=1)[0],
+                "credentials that kubernetes.core.k8s would accept",
+                "Check kubeconfig and context, and that the API server can be reached",
+            ) from error
+        self.host = str(self._dynamic.configuration.host)
+
+    def now(self) -> datetime.datetime:
+        """The time by the API server's clock, so that writers' own clocks do not matter."""
+        return datetime.datetime.now(datetime.timezone.utc) + self._offset
+
+    def list(
+        self,
+        kind: str,
+        selector: Optional[str] = None,
+        namespace: Optional[str] = None,
+        metadata_only: bool = False,
+    ) -> List[Object]:
+        """All objects of a kind, in one namespace or in all."""
+        query = [("labelSelector", selector)] if selector else []
+        accept = _PARTIAL % "PartialObjectMetadataList" if metadata_only else None
+        answer = self._json("list", "GET", kind, namespace, None, query=query, accept=accept)
+        api = KINDS[kind][0].split("/", 1)[1]
+        items: List[Object] = answer.get("items") or []
+        for item in items:
+            item["kind"], item["apiVersion"] = kind, api  # a list does not repeat them
+        return items
+
+    def get(
+        self, kind: str, name: str, namespace: Optional[str] = None, metadata_only: bool = False
+    ) -> Optional[Object]:
+        """One object, or None."""
+        accept = _PARTIAL % "PartialObjectMetadata" if metadata_only else None
+        try:
+            item = self._json("get", "GET", kind, namespace, name, accept=accept)
+        except Failed as error:
+            if error.status == 404:
+                return None
+            raise
+        item["kind"] = kind
+        return item
+
+    def create(self, item: Object) -> Object:
+        """Create an object; fails with status 409 when there is one, whoever made it."""
+        kind, namespace, _name = _identity(item)
+        query = [("fieldManager", labels.MANAGER)]
+        return self._json("create", "POST", kind, namespace, None, body=item, query=query)
+
+    def apply(self, item: Object) -> Object:
+        """Server-side apply; with ``metadata.uid`` in it only onto that very object."""
+        kind, namespace, name = _identity(item)
+        query = [("fieldManager", labels.MANAGER), ("force", "true")]
+        return self._json(
+            "patch",
+            "PATCH",
+            kind,
+            namespace,
+            name,
+            body=item,
+            query=query,
+            content="application/apply-patch+yaml",
+        )
+
+    def replace(self, item: Object) -> Object:
+        """Replace an object; its ``resourceVersion`` must still be the current one."""
+        kind, namespace, name = _identity(item)
+        query = [("fieldManager", labels.MANAGER)]
+        return self._json("update", "PUT", kind, namespace, name, body=item, query=query)
+
+    def merge(self, kind: str, namespace: Optional[str], name: str, body: Object) -> Object:
+        """A JSON merge patch."""
+        query = [("fieldManager", labels.MANAGER)]
+        return self._json(
+            "patch",
+            "PATCH",
+            kind,
+            namespace,
+            name,
+            body=body,
+            query=query,
+            content="application/merge-patch+json",
+        )
+
+    def json_patch(
+        self, kind: str, namespace: Optional[str], name: str, body: List[Object]
+    ) -> Object:
+        return self._json(
+            "patch",
+            "PATCH",
+            kind,
+            namespace,
+            name,
+            body=body,
+            content="application/json-patch+json",
+        )
+
+    def delete(self, kind: str, namespace: Optional[str], name: str, uid: str) -> None:
+        """Delete exactly the object that was seen; one that is gone already is fine."""
+        body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            self._json("delete", "DELETE", kind, namespace, name, body=body)
+        except Failed as error:
+            if error.status != 404:
+                raise
+
+    def logs(self, namespace: str, pod: str, lines: int = 20, previous: bool = False) -> str:
+        """The last lines of a pod's container, or nothing when there are none."""
+        query = [("tailLines", str(lines)), ("previous", "true" if previous else "false")]
+        try:
+            return self.raw(
+                "GET", "/api/v1/namespaces/%s/pods/%s/log" % (namespace, pod), query=query
+            )[1]
+        except Refusal:
+            return ""
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        query: Optional[List[Tuple[str, str]]] = None,
+        body: Any = None,
+        content: Optional[str] = None,
+        accept: Optional[str] = None,
+        timeout: Any = _TIMEOUT,
+    ) -> Tuple[int, str]:
+        """A request by its path.
+
+        :return: status and text, also for statuses that are errors
+        :raises Refusal: when the API server cannot be reached
+        """
+        self.counts[method] = self.counts.get(method, 0) + 1
+        self.requests.append("%s %s" % (method, path))
+        params: Dict[str, Any] = {"query_params": list(query or []), "header_params": {}}
+        if accept:
+            params["header_params"]["Accept"] = accept
+        if content:
+            params["content_type"] = content
+        try:
+            response = self._dynamic.request(
+                method, path, body=body, serialize=False, _request_timeout=timeout, **params
+            )
+            self._note_time(dict(response.headers))
+            return int(response.status), response.data.decode("utf-8", "replace")
+        except ApiException as error:
+            text = error.body or ""
+            if isinstance(text, bytes):
+                text = text.decode("utf-8", "replace")
+            return int(error.status or 0), text
+        except (HTTPError, OSError) as error:
+            raise Refusal(
+                "the Kubernetes API at %s" % self.host,
+                "no answer to %s %s (%s)" % (method, path, error),
+                "an answer",
+                "Check that the API server can be reached from this controller",
+            ) from error
+
+    def _json(
+        self,
+        verb: str,
+        method: str,
+        kind: str,
+        namespace: Optional[str],
+        name: Optional[str],
+        **more: Any,
+    ) -> Object:
+        path = path_of(kind, namespace, name)
+        status, text = self.raw(method, path, **more)
+        if 200 <= status < 300:
+            data: Object = json.loads(text)
+            return data
+        raise refusal_of(status, text, verb, kind, namespace, name)
+
+    def _note_time(self, headers: Dict[str, str]) -> None:
+        for key, value in headers.items():
+            if key.lower() == "date":
+                stamp = email.utils.parsedate_to_datetime(value)
+                self._offset = stamp - datetime.datetime.now(datetime.timezone.utc)
+
+
+def path_of(kind: str, namespace: Optional[str], name: Optional[str] = None) -> str:
+    """The path of a kind's collection or of one object."""
+    prefix, plural, namespaced = KINDS[kind]
+    parts = ["", prefix]
+    if namespaced and namespace:
+        parts += ["namespaces", namespace]
+    parts.append(plural)
+    if name:
+        parts.append(name)
+    return "/".join(parts)
+
+
+def refusal_of(
+    status: int, text: str, verb: str, kind: str, namespace: Optional[str], name: Optional[str]
+) -> Failed:
+    """An error of the API server, in words that name verb, resource and namespace."""
+    try:
+        message = str(json.loads(text).get("message") or text)
+    except ValueError:
+        message = text[:300]
+    plural = KINDS[kind][1]
+    place = "in namespace %s" % namespace if namespace else "in the whole cluster"
+    what = "%s %s%s %s" % (verb, plural, " " + name if name else "", place)
+    expected, remedy = {
+        401: (
+            "valid credentials",
+            "Renew the credentials in the kubeconfig",
+        ),
+        403: (
+            "the right to %s %s there" % (verb, plural),
+            "Grant that verb on that resource to the account of the kubeconfig",
+        ),
+        404: (
+            "it to exist",
+            "Create the namespace, or let create_namespaces do it",
+        ),
+        409: (
+            "nobody else to change it at the same time",
+            "Find out who else writes it, then run again",
+        ),
+        422: (
+            "an object that the API server accepts",
+            "Correct the value that it names",
+        ),
+    }.get(status, ("success", "Look at the API server's own log"))
+    return Failed(status, what, "status %d (%s)" % (status, message), expected, remedy)
+
+
+def _identity(item: Object) -> Tuple[str, Optional[str], str]:
+    meta = item["metadata"]
+    return item["kind"], meta.get("namespace"), meta["name"]

@@ -1,0 +1,290 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The Kubernetes objects that serve one model. Pure: data in, manifests out."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from dataclasses import dataclass, field
+from typing import Any, Dict, List
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, labels
+
+USER = 65532
+
+# ``config:error``: Envoy's warning about a configuration file that it refuses prints the file's
+# text, and with it the token.
+ENVOY_ARGUMENTS = [
+    "-c",
+    envoy.FOLDER + "/bootstrap.json",
+    "--disable-hot-restart",
+    "--concurrency",
+    "1",
+    "--drain-time-s",
+    "10",
+    "--log-level",
+    "warn",
+    "--component-log-level",
+    "config:error",
+]
+
+# A pod that ends is first taken out of every node's tables; Envoy itself would stop at once.
+PRE_STOP_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model as the cluster side sees it.
+
+    :ivar hosts: the hosts that may serve it, already checked
+    """
+
+    name: str
+    namespace: str
+    port: int = 80
+    replicas: int = 2
+    health_path: str = "/health"
+    hosts: List[envoy.Host] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return "%s/%s" % (self.namespace, self.name)
+
+
+def model_objects(model: Model, fleet: str, image: str, token: str) -> List[Dict[str, Any]]:
+    """All objects of one model, in the order in which they are to be written.
+
+    The network policy comes first so that no pod ever runs without it, the Service last.
+    """
+    files = envoy.render(model.namespace, model.name, model.hosts, token, model.health_path)
+    return [
+        network_policy(model, fleet),
+        _object(model, fleet, "v1", "ConfigMap", data=files.plain),
+        _object(
+            model,
+            fleet,
+            "v1",
+            "Secret",
+            type="Opaque",
+            data={
+                key: base64.b64encode(text.encode()).decode() for key, text in files.secret.items()
+            },
+        ),
+        _object(
+            model,
+            fleet,
+            "policy/v1",
+            "PodDisruptionBudget",
+            spec={
+                "maxUnavailable": 1,
+                # Relays whose hosts are all down are not ready; they must not block a node's
+                # drain.
+                "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                "selector": {"matchLabels": labels.pod_selector(fleet, model.name)},
+            },
+        ),
+        deployment(model, fleet, image, sorted(files.plain), sorted(files.secret)),
+        service(model, fleet),
+    ]
+
+
+def namespace(name: str, fleet: str) -> Dict[str, Any]:
+    """A namespace that the collection makes where none is."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": labels.fleet_labels(fleet)},
+    }
+
+
+def service(model: Model, fleet: str) -> Dict[str, Any]:
+    item = _object(
+        model,
+        fleet,
+        "v1",
+        "Service",
+        spec={
+            "type": "ClusterIP",
+            "selector": labels.pod_selector(fleet, model.name),
+            "ports": [
+                {
+                    "name": "http",
+                    "port": model.port,
+                    "protocol": "TCP",
+                    "targetPort": "http",
+                    "appProtocol": "http",
+                }
+            ],
+        },
+    )
+    item["metadata"]["name"] = model.name
+    return item
+
+
+def network_policy(model: Model, fleet: str) -> Dict[str, Any]:
+    """Relay pods reach their hosts' ingress and nothing else; who reaches them is not limited here.
+
+    A host that is a DNS name may be anywhere, so its port is open to any address, and DNS with it.
+    """
+    egress: List[Dict[str, Any]] = []
+    named = sorted({host.port for host in model.hosts if envoy.is_name(host.address)})
+    for host in sorted(model.hosts, key=lambda item: item.name):
+        if not envoy.is_name(host.address):
+            address = ipaddress.ip_address(host.address)
+            egress.append(
+                {
+                    "to": [{"ipBlock": {"cidr": "%s/%d" % (address, address.max_prefixlen)}}],
+                    "ports": [{"protocol": "TCP", "port": host.port}],
+                }
+            )
+    for port in named:
+        egress.append({"ports": [{"protocol": "TCP", "port": port}]})
+    if named:
+        egress.append(
+            {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+        )
+    return _object(
+        model,
+        fleet,
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        spec={
+            "podSelector": {"matchLabels": labels.pod_selector(fleet, model.name)},
+            "policyTypes": ["Egress"],
+            "egress": egress,
+        },
+    )
+
+
+def deployment(
+    model: Model, fleet: str, image: str, plain: List[str], secret: List[str]
+) -> Dict[str, Any]:
+    """The relay pods. Nothing in here changes with hosts, certificates or tokens.
+
+    :param plain: names of the files in the ConfigMap
+    :param secret: names of the files in the Secret
+    """
+    selector = labels.pod_selector(fleet, model.name)
+    pod_labels = labels.model_labels(fleet, model.name)
+    container = {
+        "name": "envoy",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["envoy"],
+        "args": ENVOY_ARGUMENTS,
+        "ports": [
+            {"name": "http", "containerPort": envoy.SERVICE_PORT, "protocol": "TCP"},
+            {"name": "probe", "containerPort": envoy.PROBE_PORT, "protocol": "TCP"},
+        ],
+        "startupProbe": _probe("/live", 1, 30),
+        "livenessProbe": _probe("/live", 10, 3),
+        "readinessProbe": _probe("/ready", 2, 2),
+        "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "64Mi"},
+            "limits": {"memory": "1Gi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "config", "mountPath": envoy.FOLDER, "readOnly": True},
+            {"name": "run", "mountPath": "/run/tether"},
+        ],
+    }
+    # One volume from both sources: the kubelet replaces its files in one step, so Envoy never sees
+    # one half of a change for long, and each change of either half makes it read both again.
+    name = labels.relay_name(model.name)
+    sources = [
+        {"configMap": {"name": name, "items": _items(plain)}},
+        {"secret": {"name": name, "items": _items(secret)}},
+    ]
+    return _object(
+        model,
+        fleet,
+        "apps/v1",
+        "Deployment",
+        spec={
+            "replicas": model.replicas,
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": selector},
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1},
+            },
+            "template": {
+                "metadata": {"labels": pod_labels},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "terminationGracePeriodSeconds": PRE_STOP_SECONDS + 10,
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": USER,
+                        "runAsGroup": USER,
+                        "fsGroup": USER,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "affinity": {
+                        "podAntiAffinity": {
+                            "preferredDuringSchedulingIgnoredDuringExecution": [
+                                {
+                                    "weight": 100,
+                                    "podAffinityTerm": {
+                                        "topologyKey": "kubernetes.io/hostname",
+                                        "labelSelector": {"matchLabels": selector},
+                                    },
+                                }
+                            ]
+                        }
+                    },
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": "topology.kubernetes.io/zone",
+                            "whenUnsatisfiable": "ScheduleAnyway",
+                            "labelSelector": {"matchLabels": selector},
+                        }
+                    ],
+                    "containers": [container],
+                    "volumes": [
+                        {
+                            "name": "config",
+                            "projected": {"defaultMode": 0o440, "sources": sources},
+                        },
+                        {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+                    ],
+                },
+            },
+        },
+    )
+
+
+def _items(names: List[str]) -> List[Dict[str, str]]:
+    return [{"key": name, "path": name} for name in names]
+
+
+def _probe(path: str, period: int, failures: int) -> Dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": "probe", "scheme": "HTTP"},
+        "periodSeconds": period,
+        "failureThreshold": failures,
+        "timeoutSeconds": 2,
+    }
+
+
+def _object(model: Model, fleet: str, api: str, kind: str, **rest: Any) -> Dict[str, Any]:
+    item: Dict[str, Any] = {
+        "apiVersion": api,
+        "kind": kind,
+        "metadata": {
+            "name": labels.relay_name(model.name),
+            "namespace": model.namespace,
+            "labels": labels.model_labels(fleet, model.name),
+        },
+    }
+    item.update(rest)
+    return item

@@ -1,0 +1,123 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A real request through a model's Service, by the API server's service proxy."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Dict, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+_EXCERPT = 400
+
+
+def ask(
+    client: Client, namespace: str, service: str, port: int, path: str, body: Any, timeout: float
+) -> Tuple[int, str]:
+    """One request. The proxy reaches a ready endpoint of the Service as a client pod would."""
+    where = "/api/v1/namespaces/%s/services/http:%s:%d/proxy%s" % (
+        namespace,
+        service,
+        port,
+        path,
+    )
+    method = "GET" if body is None else "POST"
+    try:
+        return client.raw(
+            method,
+            where,
+            body=body,
+            content=None if body is None else "application/json",
+            accept="application/json",
+            timeout=(10, timeout),
+        )
+    except Refusal as refusal:
+        return 0, str(refusal)
+
+
+def judge(status: int, text: str) -> Optional[str]:
+    """Why an answer is not what an engine answers, naming who gave it; None when it is. Pure."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = None
+    if 200 <= status < 300:
+        return None if isinstance(data, dict) else "status %d without JSON" % status
+    if status == 0:
+        return "no answer in time: %s" % text
+    if isinstance(data, dict) and data.get("kind") == "Status":
+        return "the API server answered %d: %s" % (status, data.get("message"))
+    error = data.get("error") if isinstance(data, dict) else None
+    if isinstance(error, dict):
+        message = str(error.get("message"))
+        giver = "the relay" if message.startswith("The relay") else "the host"
+        return "%s answered %d: %s" % (giver, status, message)
+    return "status %d: %s" % (status, text[:_EXCERPT])
+
+
+def probe(
+    client: Client, namespace: str, name: str, port: int, timeout: float, chat: bool = True
+) -> Dict[str, Any]:
+    """Ask one model for its list of models and for one token.
+
+    :param timeout: seconds for both together; a request that no relay is ready for is repeated
+        within them
+    :return: ``{"ok", "status", "latency", "excerpt", "reason", "model"}``
+    """
+    end = time.monotonic() + timeout
+    result: Dict[str, Any] = {
+        "ok": False,
+        "status": 0,
+        "latency": None,
+        "excerpt": "",
+        "reason": "",
+        "model": name,
+    }
+    requests = [("/v1/models", None)]
+    if chat:
+        requests.append(("/v1/chat/completions", {}))
+    for path, body in requests:
+        if body is not None:
+            body = {
+                "model": result["model"],
+                "max_tokens": 1,
+                "messages": [{"role": "user", "content": "Say hello."}],
+            }
+        while True:
+            start = time.monotonic()
+            status, text = ask(client, namespace, name, port, path, body, max(1.0, end - start))
+            reason = judge(status, text)
+            # A token may take a while to reach a host or a relay; a refusal of the request itself
+            # will not pass.
+            passing = status in (0, 401, 403, 500, 502, 503, 504) and not _forbidden(status, text)
+            if reason is None or not passing or time.monotonic() + 1 > end:
+                break
+            time.sleep(1)
+        result.update(
+            status=status,
+            latency=round(time.monotonic() - start, 3),
+            excerpt=text[:_EXCERPT],
+            reason="" if reason is None else "%s: %s" % (path, reason),
+        )
+        if reason is not None:
+            return result
+        if body is None:
+            result["model"] = first_model(text, name)
+    result["ok"] = True
+    return result
+
+
+def _forbidden(status: int, text: str) -> bool:
+    """Whether it is the API server that refuses the caller."""
+    return status in (401, 403) and '"kind":"Status"' in text.replace(" ", "")
+
+
+def first_model(text: str, default: str) -> str:
+    """The first model's id in an answer to /v1/models: some engines insist on their own name."""
+    try:
+        return str(json.loads(text)["data"][0]["id"])
+    except (ValueError, KeyError, IndexError, TypeError):
+        return default

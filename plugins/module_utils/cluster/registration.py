@@ -1,0 +1,183 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Registration records: what the cluster side knows of hosts, and all that it knows.
+
+One ConfigMap a host in the fleet's namespace, key ``record.json``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from typing import Any, Dict, List
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    diff,
+    envoy,
+    labels,
+    ownership,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
+
+SCHEMA = 1
+KEY = "record.json"
+
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(r"%s(\.%s)*" % (_LABEL, _LABEL))
+_PEM = re.compile(r"\s*-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*")
+
+
+def problems(record: Any) -> List[str]:
+    """Everything that is wrong with a record's form, each naming its key. Pure."""
+    if not isinstance(record, dict):
+        return ["it is not a mapping"]
+    found: List[str] = []
+    if record.get("schema") != SCHEMA:
+        found.append("schema is %r instead of %d" % (record.get("schema"), SCHEMA))
+    host = record.get("host")
+    if not isinstance(host, str) or not _SUBDOMAIN.fullmatch(host) or len(host) > 240:
+        found.append("host %r is not a name of lower-case letters, digits, - and ." % (host,))
+    if not _is_address(record.get("address")):
+        found.append("address %r is no IP address or DNS name" % (record.get("address"),))
+    port = record.get("port")
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
+        found.append("port %r is not a number from 1 to 65535" % (port,))
+    pems = record.get("certificates")
+    if not isinstance(pems, list) or not 0 < len(pems) < 3:
+        found.append("certificates is not a list of one certificate, or two during a change")
+    elif not all(isinstance(pem, str) and _PEM.fullmatch(pem) for pem in pems):
+        found.append("certificates holds something that is not one PEM certificate")
+    if not isinstance(record.get("ingress"), dict):
+        found.append("ingress is not a mapping")
+    engines = record.get("engines")
+    if not isinstance(engines, list):
+        found.append("engines is not a list")
+    else:
+        for index, engine in enumerate(engines):
+            for key in ("namespace", "model", "engine"):
+                if not isinstance(engine, dict) or not isinstance(engine.get(key), str):
+                    found.append("engines[%d].%s is missing or not a text" % (index, key))
+    return found
+
+
+def parse(live: Dict[str, Any]) -> Dict[str, Any]:
+    """The record in a ConfigMap.
+
+    :raises Refusal: when it has not the form of one
+    """
+    name = "ConfigMap %s/%s" % (live["metadata"].get("namespace"), live["metadata"]["name"])
+    try:
+        record = json.loads((live.get("data") or {}).get(KEY, "null"))
+    except ValueError:
+        record = None
+    wrong = problems(record)
+    if isinstance(record, dict) and live["metadata"]["name"] != labels.record_name(
+        str(record.get("host"))
+    ):
+        wrong.append("it is about host %r and not about its own" % record.get("host"))
+    if wrong:
+        raise Refusal(
+            name,
+            "; ".join(wrong),
+            "a registration record of schema %d" % SCHEMA,
+            "Run the registration again for that host",
+        )
+    result: Dict[str, Any] = record
+    return result
+
+
+def record_object(record: Dict[str, Any], fleet: str, namespace: str) -> Dict[str, Any]:
+    """A record as a ConfigMap; equal records give equal texts."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": labels.record_name(record["host"]),
+            "namespace": namespace,
+            "labels": labels.record_labels(fleet, "host"),
+        },
+        "data": {KEY: json.dumps(record, indent=1, sort_keys=True) + "\n"},
+    }
+
+
+def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
+    """One list request; more only for records that are missing."""
+    place = desired["fleet_namespace"]
+    selector = labels.fleet_selector(desired["fleet"], "host")
+    found = {item["metadata"]["name"]: item for item in client.list("ConfigMap", selector, place)}
+    foreign = {}
+    if desired["state"] == "present":
+        names = {labels.record_name(str(record.get("host"))) for record in desired["records"]}
+        for name in sorted(names - set(found)):
+            item = client.get("ConfigMap", name, place, metadata_only=True)
+            if item is not None:
+                foreign[name] = item
+    return {"records": found, "foreign": foreign}
+
+
+def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
+    """What differs; ``facts["records"]`` holds the records that then are there, by host."""
+    fleet, place = desired["fleet"], desired["fleet_namespace"]
+    result = Plan()
+    records: Dict[str, Any] = {}
+    if desired["state"] == "absent":
+        for host in sorted(set(desired["hosts"])):
+            live = observed["records"].get(labels.record_name(host))
+            if live is not None:
+                result.steps.append(step("remove", None, live))
+        result.facts["records"] = records
+        return result
+    for record in sorted(desired["records"], key=lambda item: str(item.get("host"))):
+        name = labels.record_name(record["host"])
+        if name in observed["foreign"]:
+            raise Refusal(
+                "ConfigMap %s/%s" % (place, name),
+                "one that is not this fleet's (%s)"
+                % ownership.describe_owner(observed["foreign"][name]),
+                "none, or one with the labels of fleet %s" % fleet,
+                "Remove or rename that ConfigMap, or choose another fleet_namespace",
+            )
+        item = record_object(record, fleet, place)
+        live = observed["records"].get(name)
+        if live is None or diff.differs(item, live):
+            result.steps.append(step("create" if live is None else "update", item, live))
+        records[record["host"]] = record
+    result.facts["records"] = records
+    return result
+
+
+def check(records: List[Any], predicted: bool = False) -> None:
+    """Refuse records that have not the right form, all mistakes at once.
+
+    :param predicted: a check mode's record may lack its certificate: the key is not made yet
+    """
+    wrong: List[str] = []
+    seen: Dict[str, int] = {}
+    for index, record in enumerate(records):
+        name = str(record.get("host") or index) if isinstance(record, dict) else str(index)
+        found = problems(record)
+        if predicted and isinstance(record, dict) and record.get("certificates") == []:
+            found = [text for text in found if not text.startswith("certificates")]
+        wrong += ["record %s: %s" % (name, text) for text in found]
+        seen[name] = seen.get(name, 0) + 1
+    wrong += ["record %s: given %d times" % item for item in seen.items() if item[1] > 1]
+    if wrong:
+        raise Refusal(
+            "registration",
+            "; ".join(wrong),
+            "records of schema %d" % SCHEMA,
+            "Correct what is named, or report it: records are made by the collection itself",
+        )
+
+
+def _is_address(value: Any) -> bool:
+    if not isinstance(value, str) or len(value) > 253:
+        return False
+    if not envoy.is_name(value):
+        # A zone ("fe80::1%eth0") has no meaning on another machine.
+        return "%" not in value and not ipaddress.ip_address(value).is_unspecified
+    # Four numbers that are no IPv4 address are a mistyped one and not a name.
+    return bool(_SUBDOMAIN.fullmatch(value.lower())) and not re.fullmatch(r"[0-9.]+", value)

@@ -1,0 +1,428 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Relays of all models: observe the cluster, plan what differs.
+
+One model's trouble never stops another: a model is refused as a whole, before any of its objects is
+written, and the others go on.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    certificates,
+    diff,
+    envoy,
+    events,
+    labels,
+    objects,
+    ownership,
+    registration,
+    state,
+    tokens,
+    wait,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
+
+Key = Tuple[str, str, str]
+
+KINDS = (
+    "ConfigMap",
+    "Secret",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "Deployment",
+    "Service",
+)
+# The Service goes first so that nobody is sent to a relay that ends; the policy stays to the end.
+_REMOVAL = ("Service", "Deployment", "PodDisruptionBudget", "Secret", "ConfigMap", "NetworkPolicy")
+
+# Up to so many missing objects of a kind are looked up one by one, more with one list.
+_SINGLE_LOOKUPS = 2
+
+_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+# What a check mode on a fresh fleet stands in with; it is never written.
+_PREDICTED_TOKEN = "predicted"  # noqa: S105
+
+
+@dataclass
+class Verdict:
+    """What became of one model.
+
+    :ivar state: ``served``, ``waiting``, ``refused`` or, in check mode, ``planned``
+    :ivar hosts: by host, ``accepted`` or why not
+    :ivar ready: whether all its relays ran when the cluster was read
+    """
+
+    state: str = "served"
+    reason: str = ""
+    hosts: Dict[str, str] = field(default_factory=dict)
+    steps: List[Step] = field(default_factory=list)
+    ready: bool = False
+
+    def result(self) -> Dict[str, Any]:
+        return {
+            "state": self.state,
+            "reason": self.reason,
+            "hosts": self.hosts,
+            "changes": [item.summary() for item in self.steps],
+        }
+
+
+def check_image(image: str) -> None:
+    """Refuse an image that is not pinned: a tag may be another image tomorrow."""
+    if not _DIGEST.fullmatch(image):
+        raise Refusal(
+            "relay image %s" % image,
+            "no digest",
+            "a reference that ends in @sha256: and 64 hexadecimal digits",
+            "Pin the image by its digest in fleet.lock.yml",
+        )
+
+
+def read_models(entries: List[Dict[str, Any]]) -> List[objects.Model]:
+    """Models from the plan's entries; keys that this side does not need are left alone.
+
+    :raises Refusal: naming every mistake at once
+    """
+    wrong: List[str] = []
+    models: Dict[str, objects.Model] = {}
+    hosts_of: Dict[str, List[str]] = {}
+    for index, entry in enumerate(entries):
+        name, namespace = str(entry.get("name")), str(entry.get("namespace"))
+        key = "%s/%s" % (namespace, name)
+        label = "model %s" % key if entry.get("name") else "models[%d]" % index
+        if not _LABEL.fullmatch(name) or len(name) > 50:
+            wrong.append("%s: name is not a DNS label of at most 50 characters" % label)
+        if not _NAMESPACE.fullmatch(namespace) or len(namespace) > 63:
+            wrong.append("%s: namespace is not a DNS label" % label)
+        hosts = entry.get("hosts")
+        if (
+            not isinstance(hosts, list)
+            or not hosts
+            or not all(isinstance(host, str) for host in hosts)
+        ):
+            wrong.append("%s: hosts is not a list of names" % label)
+        numbers = {}
+        for option, default, highest in (("port", 80, 65535), ("replicas", 2, 100)):
+            value = entry.get(option, default)
+            if isinstance(value, str) and value.isdigit():
+                value = int(value)
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= highest:
+                wrong.append("%s: %s is not a number from 1 to %d" % (label, option, highest))
+                value = default
+            numbers[option] = value
+        path = entry.get("health_path") or "/health"
+        if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
+            wrong.append("%s: health_path is not a plain path" % label)
+        if key in models:
+            wrong.append("%s: given twice" % label)
+        if wrong:
+            continue
+        models[key] = objects.Model(
+            name,
+            namespace,
+            numbers["port"],
+            numbers["replicas"],
+            path,
+            [envoy.Host(host, "", 0) for host in sorted(set(hosts or []))],
+        )
+        hosts_of[key] = hosts or []
+    if wrong:
+        raise Refusal(
+            "models",
+            "; ".join(wrong),
+            "entries of a validated plan",
+            "Correct what is named in fleet_models",
+        )
+    return [models[key] for key in sorted(models)]
+
+
+def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
+    """Read everything of the fleet, one list request a kind, whatever the number of models."""
+    selector = labels.fleet_selector(desired["fleet"])
+    ours: Dict[Key, Dict[str, Any]] = {}
+    for kind in KINDS:
+        for item in client.list(kind, selector):
+            ours[_key(item)] = item
+    namespaces = {item["metadata"]["name"] for item in client.list("Namespace", metadata_only=True)}
+    missing: Dict[str, List[Key]] = {}
+    for model in desired["models"]:
+        if model.namespace not in namespaces:
+            continue
+        for key in _keys(model):
+            if key not in ours:
+                missing.setdefault(key[0], []).append(key)
+    foreign: Dict[Key, Dict[str, Any]] = {}
+    for kind, keys in missing.items():
+        foreign.update(_look_up(client, kind, keys))
+    return {
+        "ours": ours,
+        "foreign": foreign,
+        "namespaces": namespaces,
+        "now": client.now(),
+    }
+
+
+def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
+    """What differs. ``facts["verdicts"]`` says by model what becomes of it, ``facts["orphans"]``
+    which models of the fleet are no longer wanted."""
+    ours = observed["ours"]
+    remembered_live = ours.get(("ConfigMap", desired["fleet_namespace"], labels.STATE_NAME))
+    remembered = state.refused(remembered_live)
+    findings: Dict[str, Dict[str, str]] = {}
+    result = Plan()
+    first: List[Step] = []
+    verdicts: Dict[str, Verdict] = {}
+    new_namespaces: Set[str] = set()
+    records, broken = _records(desired, observed)
+    for model in desired["models"]:
+        verdict = verdicts[model.key] = Verdict()
+        foreign = [observed["foreign"][key] for key in _keys(model) if key in observed["foreign"]]
+        for item in foreign:
+            name = "%s %s/%s" % _key(item)
+            owner = ownership.describe_owner(item)
+            findings[name] = {"uid": item["metadata"].get("uid", ""), "owner": owner}
+            if remembered.get(name) != findings[name]:
+                first.append(_refusal_event(item, owner, model, desired["fleet"]))
+        if foreign:
+            verdict.state = "refused"
+            verdict.reason = "; ".join(
+                "%s %s/%s exists and is not this fleet's (%s). Remove or rename it, or rename the"
+                " model" % (*_key(item), ownership.describe_owner(item))
+                for item in foreign
+            )
+            continue
+        try:
+            hosts = _hosts(model, desired, observed, records, broken, verdict)
+            token = _token(model.namespace, desired, observed)
+        except Refusal as refusal:
+            verdict.state, verdict.reason = "refused", str(refusal)
+            continue
+        if model.namespace not in observed["namespaces"]:
+            if not desired["create_namespaces"]:
+                verdict.state = "refused"
+                verdict.reason = (
+                    "namespace %s does not exist. Create it, or set create_namespaces"
+                    % model.namespace
+                )
+                continue
+            new_namespaces.add(model.namespace)
+        verdict.steps = _model_steps(model, hosts, token, desired, observed)
+        running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
+        verdict.ready = running is not None and wait.unfinished(running) is None
+    for name in sorted(new_namespaces):
+        result.steps.append(step("create", objects.namespace(name, desired["fleet"])))
+    result.steps += first
+    if findings != remembered:
+        wanted = state.state_object(findings, desired["fleet"], desired["fleet_namespace"])
+        action = "create" if remembered_live is None else "update"
+        result.steps.append(step(action, wanted, remembered_live))
+    orphans, removals = _orphans(desired, observed)
+    result.steps += removals
+    for verdict in verdicts.values():
+        result.steps += verdict.steps
+    result.facts["verdicts"] = verdicts
+    result.facts["orphans"] = orphans
+    return result
+
+
+def _key(item: Dict[str, Any]) -> Key:
+    meta = item["metadata"]
+    return item["kind"], meta.get("namespace", ""), meta["name"]
+
+
+def _keys(model: objects.Model) -> List[Key]:
+    return [
+        (
+            kind,
+            model.namespace,
+            model.name if kind == "Service" else labels.relay_name(model.name),
+        )
+        for kind in KINDS
+    ]
+
+
+def _look_up(client: Client, kind: str, keys: List[Key]) -> Dict[Key, Dict[str, Any]]:
+    """What has one of these names without being ours: its metadata alone, Secrets stay unread."""
+    if len(keys) <= _SINGLE_LOOKUPS:
+        found = [client.get(kind, name, place, metadata_only=True) for _kind, place, name in keys]
+        items = [item for item in found if item is not None]
+    else:
+        items = client.list(kind, metadata_only=True)
+    return {_key(item): item for item in items if _key(item) in keys}
+
+
+def _records(
+    desired: Dict[str, Any], observed: Dict[str, Any]
+) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, str]]:
+    """Records by host, and why those that cannot be read cannot be."""
+    records: Dict[str, Dict[str, Any]] = {}
+    broken: Dict[str, str] = {}
+    for (kind, place, name), item in sorted(observed["ours"].items()):
+        marks = item["metadata"].get("labels") or {}
+        if (
+            kind != "ConfigMap"
+            or place != desired["fleet_namespace"]
+            or marks.get(labels.RECORD) != "host"
+        ):
+            continue
+        try:
+            record = registration.parse(item)
+            records[record["host"]] = record
+        except Refusal as refusal:
+            broken[name[len("host-") :]] = str(refusal)
+    for host, record in desired["predicted"].items():
+        records[host] = record
+        broken.pop(host, None)
+    return records, broken
+
+
+def _hosts(
+    model: objects.Model,
+    desired: Dict[str, Any],
+    observed: Dict[str, Any],
+    records: Dict[str, Dict[str, Any]],
+    broken: Dict[str, str],
+    verdict: Verdict,
+) -> List[envoy.Host]:
+    """The model's hosts that may be dialled; the verdict says why others may not."""
+    accepted: List[envoy.Host] = []
+    for wanted in model.hosts:
+        name = wanted.name
+        record = records.get(name)
+        reason: Optional[str] = None
+        if record is None:
+            reason = broken.get(name) or "it has no registration record; run its registration"
+        else:
+            reason = check_record(
+                record, model, desired["ca"], observed["now"], name in desired["predicted"]
+            )
+        verdict.hosts[name] = reason or "accepted"
+        if record is not None and reason is None:
+            accepted.append(
+                envoy.Host(name, record["address"], record["port"], tuple(record["certificates"]))
+            )
+    if not accepted:
+        raise Refusal(
+            "model %s" % model.key,
+            "no host that may serve it (%s)"
+            % "; ".join("%s: %s" % item for item in sorted(verdict.hosts.items())),
+            "a valid registration record of at least one of its hosts",
+            "Mend what is named for each host",
+        )
+    return accepted
+
+
+def check_record(
+    record: Dict[str, Any],
+    model: objects.Model,
+    ca_pem: str,
+    now: datetime.datetime,
+    predicted: bool = False,
+) -> Optional[str]:
+    """Why a host may not serve a model by its record, or None. Pure."""
+    engines = record["engines"]
+    if not any(
+        (item["namespace"], item["model"]) == (model.namespace, model.name) for item in engines
+    ):
+        return "its registration record lists no engine of this model; run its registration"
+    for number, pem in enumerate(record["certificates"], 1):
+        try:
+            certificates.verify_leaf(pem, ca_pem, record["address"], now)
+        except certificates.CertificateRefused as refused:
+            # In a check on a fresh host the certificate is a stand-in or none.
+            if predicted:
+                continue
+            return "certificate %d in its registration record is refused: %s" % (number, refused)
+    return None
+
+
+def _token(namespace: str, desired: Dict[str, Any], observed: Dict[str, Any]) -> str:
+    place = desired["fleet_namespace"]
+    live = observed["ours"].get(("Secret", place, labels.token_name(namespace)))
+    if live is None:
+        if desired["check_mode"]:
+            return _PREDICTED_TOKEN
+        raise Refusal(
+            "Secret %s/%s" % (place, labels.token_name(namespace)),
+            "none with the labels of fleet %s" % desired["fleet"],
+            "the token of namespace %s" % namespace,
+            "Run tether.fleet.token for that namespace first",
+        )
+    return tokens.read_token(live)["current"]
+
+
+def _model_steps(
+    model: objects.Model,
+    hosts: List[envoy.Host],
+    token: str,
+    desired: Dict[str, Any],
+    observed: Dict[str, Any],
+) -> List[Step]:
+    full = objects.Model(
+        model.name, model.namespace, model.port, model.replicas, model.health_path, hosts
+    )
+    steps: List[Step] = []
+    for item in objects.model_objects(full, desired["fleet"], desired["image"], token):
+        live = observed["ours"].get(_key(item))
+        if live is None:
+            steps.append(step("create", item, None, model.key))
+        elif diff.differs(item, live):
+            data: Dict[str, Any] = {}
+            if item["kind"] in ("ConfigMap", "Secret"):
+                selector = ",".join(
+                    "%s=%s" % pair
+                    for pair in sorted(labels.pod_selector(desired["fleet"], model.name).items())
+                )
+                data["touch"] = (
+                    (model.namespace, selector),
+                    observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ"),
+                )
+            steps.append(step("update", item, live, model.key, **data))
+    return steps
+
+
+def _refusal_event(item: Dict[str, Any], owner: str, model: objects.Model, fleet: str) -> Step:
+    kind, place, name = _key(item)
+    message = (
+        "Model %s of fleet %s is not set up: this %s is not the fleet's (%s) and stays as it is."
+        % (model.key, fleet, kind, owner)
+    )
+    return Step(
+        "create",
+        "Event",
+        "OwnershipRefused on %s %s/%s" % (kind, place, name),
+        after=message,
+        data={
+            "object": events.event(item, "OwnershipRefused", message, fleet),
+            "live": None,
+            "model": "",
+        },
+    )
+
+
+def _orphans(desired: Dict[str, Any], observed: Dict[str, Any]) -> Tuple[List[str], List[Step]]:
+    """Models with objects of ours that nobody wants any more, and the steps that remove them."""
+    wanted = {(model.namespace, model.name) for model in desired["models"]}
+    found: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+    for (_kind, place, _name), item in observed["ours"].items():
+        model = (item["metadata"].get("labels") or {}).get(labels.MODEL)
+        if model and (place, model) not in wanted:
+            found.setdefault((place, model), []).append(item)
+    steps: List[Step] = []
+    for (place, model), items in sorted(found.items()):
+        if desired["prune"]:
+            key = "%s/%s" % (place, model)
+            for item in sorted(items, key=lambda one: _REMOVAL.index(one["kind"])):
+                steps.append(step("remove", None, item, key))
+    return ["%s/%s" % item for item in sorted(found)], steps

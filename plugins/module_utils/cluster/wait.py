@@ -1,0 +1,125 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Wait, with a limit, until relays run; say why one does not.
+
+The predicates are pure; one list request a round serves all models.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+
+# Reasons with which a container does not start however long one waits.
+_HOPELESS = (
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "ErrImagePull",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+)
+_LOG_LINES = 10
+
+
+def unfinished(deployment: Dict[str, Any]) -> Optional[str]:
+    """What a Deployment still lacks, or None when all that is wanted runs."""
+    meta, spec = deployment["metadata"], deployment["spec"]
+    status = deployment.get("status") or {}
+    wanted = spec.get("replicas", 1)
+    if int(status.get("observedGeneration") or 0) < int(meta.get("generation") or 0):
+        return "its latest change has not been looked at yet"
+    for name, key in (("updated", "updatedReplicas"), ("available", "availableReplicas")):
+        if int(status.get(key) or 0) < wanted:
+            return "%d of %d relays are %s" % (int(status.get(key) or 0), wanted, name)
+    if int(status.get("replicas") or 0) > wanted:
+        return "%d relays of the former version still run" % (status["replicas"] - wanted)
+    return None
+
+
+def hopeless(pod: Dict[str, Any]) -> Optional[str]:
+    """Why a pod will not start by waiting, or None."""
+    for container in (pod.get("status") or {}).get("containerStatuses") or []:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in _HOPELESS:
+            return ("%s: %s" % (waiting["reason"], waiting.get("message") or "")).rstrip(": ")
+    return None
+
+
+def shortcoming(pod: Dict[str, Any]) -> Optional[str]:
+    """What keeps a pod from being ready, or None when it is."""
+    failure = hopeless(pod)
+    if failure:
+        return failure
+    for condition in (pod.get("status") or {}).get("conditions") or []:
+        if condition.get("status") == "True":
+            continue
+        if condition.get("type") == "PodScheduled":
+            return "not scheduled: %s" % (condition.get("message") or condition.get("reason"))
+        if condition.get("type") == "Ready":
+            return "not ready"
+    return None
+
+
+def wait(
+    client: Client, fleet: str, wanted: List[Tuple[str, str]], timeout: float, pause: float = 1.0
+) -> Dict[Tuple[str, str], Optional[str]]:
+    """Wait for the relays of models.
+
+    :param wanted: (namespace, model) of each
+    :param timeout: seconds for all of them together
+    :return: for each None, or why it does not run
+    """
+    end = time.monotonic() + timeout
+    selector = "%s,%s=relay" % (labels.fleet_selector(fleet), labels.COMPONENT)
+    result: Dict[Tuple[str, str], Optional[str]] = {}
+    pending = set(wanted)
+    while True:
+        found = {_model(item): item for item in client.list("Deployment", selector)}
+        for model in sorted(pending):
+            item = found.get(model)
+            lack = "its Deployment is gone" if item is None else unfinished(item)
+            result[model] = lack
+            if lack is None:
+                pending.discard(model)
+        over = time.monotonic() > end
+        if pending:
+            pods: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+            for pod in client.list("Pod", selector):
+                pods.setdefault(_model(pod), []).append(pod)
+            for model in sorted(pending):
+                reason = _explain(client, pods.get(model, []), over)
+                if reason:
+                    result[model] = "%s; %s" % (result[model], reason)
+                    pending.discard(model)
+        if over or not pending:
+            return result
+        time.sleep(pause)
+
+
+def _model(item: Dict[str, Any]) -> Tuple[str, str]:
+    meta = item["metadata"]
+    return meta["namespace"], (meta.get("labels") or {}).get(labels.MODEL, "")
+
+
+def _explain(client: Client, pods: List[Dict[str, Any]], over: bool) -> Optional[str]:
+    """Why pods do not run: at once if that is final, else when the time is over."""
+    for pod in sorted(pods, key=lambda item: item["metadata"]["creationTimestamp"], reverse=True):
+        if pod["metadata"].get("deletionTimestamp"):
+            continue
+        reason = shortcoming(pod) if over else hopeless(pod)
+        if not reason:
+            continue
+        name, place = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        lines = ""
+        if "image" not in reason.lower():
+            lines = client.logs(place, name, _LOG_LINES, previous="CrashLoop" in reason)
+            lines = lines or client.logs(place, name, _LOG_LINES)
+        said = " Its last lines: %s" % lines.strip() if lines.strip() else ""
+        return "pod %s: %s.%s" % (name, reason, said)
+    return None

@@ -1,0 +1,211 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Carry a plan out: under the Lease, read again, each write checked and retried quietly.
+
+A component of the cluster side is a module with ``observe(client, desired)``, which only reads, and
+a pure ``plan(desired, observed)`` whose steps hold the objects to write. A run whose plan is empty
+writes nothing at all, not even the Lease.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import diff, labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client, Failed
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.lease import Lease, LeaseLost
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
+
+_ATTEMPTS = 5
+
+
+class Moved(Exception):  # noqa: N818 - what happened, not that it is an error
+    """Something came into being, or went, between the reading and the writing."""
+
+
+@dataclass
+class Outcome:
+    """What a run did.
+
+    :ivar plan: the last plan, with its facts
+    :ivar steps: what was carried out, or would be
+    :ivar errors: what stopped a model, by model
+    :ivar warnings: what went wrong without stopping anything
+    """
+
+    plan: Plan
+    steps: List[Step] = field(default_factory=list)
+    errors: Dict[str, Refusal] = field(default_factory=dict)
+    warnings: List[str] = field(default_factory=list)
+
+    def result(self) -> Dict[str, Any]:
+        """As a module result; the steps are those carried out."""
+        return Plan(self.steps, self.plan.facts).result()
+
+
+def step(
+    action: str,
+    desired: Optional[Dict[str, Any]],
+    live: Optional[Dict[str, Any]] = None,
+    model: str = "",
+    **data: Any,
+) -> Step:
+    """A step that writes or removes one object, with its masked diff.
+
+    :param model: the model's key; what fails for one model does not stop another
+    """
+    item = desired or live or {}
+    meta = item["metadata"]
+    place = meta.get("namespace")
+    return Step(
+        action,
+        item["kind"],
+        "%s/%s" % (place, meta["name"]) if place else meta["name"],
+        before=diff.text(live, desired, desired),
+        after=diff.text(desired, None, live),
+        data=dict(data, object=desired, live=live, model=model),
+    )
+
+
+def converge(client: Client, component: Any, desired: Dict[str, Any], check_mode: bool) -> Outcome:
+    """Plan and, unless in check mode, write.
+
+    :param desired: at least ``fleet``, ``fleet_namespace``, ``lease_timeout``
+    """
+    plan = component.plan(desired, component.observe(client, desired))
+    if check_mode or not plan.steps:
+        return Outcome(plan, list(plan.steps))
+    fleet, namespace = desired["fleet"], desired["fleet_namespace"]
+    outcome = Outcome(plan)
+    # The Lease needs its namespace.
+    for item in plan.steps:
+        if item.kind == "Namespace" and item.name == namespace:
+            try:
+                client.create(item.data["object"])
+                outcome.steps.append(item)
+            except Failed as error:
+                if error.status != 409:
+                    raise
+    with Lease(client, namespace, fleet, desired["lease_timeout"]) as lease:
+        for attempt in range(_ATTEMPTS):
+            outcome.plan = component.plan(desired, component.observe(client, desired))
+            try:
+                _write_all(client, lease, outcome)
+                break
+            except Moved as moved:
+                if attempt == _ATTEMPTS - 1:
+                    raise Refusal(
+                        str(moved),
+                        "it changes each time that it is looked at",
+                        "it to stay as it is while it is written",
+                        "Find out who else writes it, then run again",
+                    ) from moved
+                time.sleep(0.2 * (attempt + 1))
+    return outcome
+
+
+def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
+    touched: Dict[Tuple[str, str], str] = {}
+    for item in outcome.plan.steps:
+        model = item.data.get("model") or ""
+        if model in outcome.errors:
+            continue
+        lease.check()
+        try:
+            _write(client, item)
+        except LeaseLost:
+            raise
+        except Refusal as refusal:
+            if item.kind == "Event":
+                outcome.warnings.append("No event could be sent: %s" % refusal)
+            elif model:
+                outcome.errors[model] = refusal
+            else:
+                raise
+            continue
+        outcome.steps.append(item)
+        if item.data.get("touch"):
+            touched[item.data["touch"][0]] = item.data["touch"][1]
+    for (namespace, selector), value in touched.items():
+        _touch(client, namespace, selector, value)
+
+
+def _write(client: Client, item: Step) -> None:
+    wanted, live = item.data["object"], item.data["live"]
+    if item.kind == "Event":
+        now = client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        client.create(dict(wanted, firstTimestamp=now, lastTimestamp=now))
+        return
+    if item.action == "remove":
+        meta = live["metadata"]
+        client.delete(item.kind, meta.get("namespace"), meta["name"], meta["uid"])
+        return
+    if item.action == "create":
+        try:
+            client.create(wanted)
+        except Failed as error:
+            if error.status == 409:
+                raise Moved("%s %s" % (item.kind, item.name)) from error
+            raise
+        return
+    _update(client, item, wanted, live)
+
+
+def _update(client: Client, item: Step, wanted: Dict[str, Any], live: Dict[str, Any]) -> None:
+    meta = live["metadata"]
+    # The uid makes the server refuse if this is no longer the object whose owner was looked at.
+    body = dict(wanted, metadata=dict(wanted["metadata"], uid=meta["uid"]))
+    for attempt in range(_ATTEMPTS):
+        try:
+            index = diff.needs_upgrade(live)
+            if index is not None:
+                live = client.json_patch(
+                    item.kind,
+                    meta.get("namespace"),
+                    meta["name"],
+                    [
+                        {
+                            "op": "test",
+                            "path": "/metadata/resourceVersion",
+                            "value": live["metadata"]["resourceVersion"],
+                        },
+                        {
+                            "op": "replace",
+                            "path": "/metadata/managedFields/%d/operation" % index,
+                            "value": "Apply",
+                        },
+                    ],
+                )
+            client.apply(body)
+            return
+        except Failed as error:
+            if error.status not in (404, 409, 422) or attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(0.1 * (attempt + 1))
+            fresh = client.get(item.kind, meta["name"], meta.get("namespace"))
+            if fresh is None or fresh["metadata"]["uid"] != meta["uid"]:
+                raise Moved("%s %s" % (item.kind, item.name)) from error
+            if (
+                error.status == 422
+                and fresh["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
+            ):
+                raise
+            live = fresh
+
+
+def _touch(client: Client, namespace: str, selector: str, value: str) -> None:
+    """Let the kubelet look at the files of these pods at once instead of within a minute."""
+    for pod in client.list("Pod", selector, namespace):
+        try:
+            client.merge(
+                "Pod",
+                namespace,
+                pod["metadata"]["name"],
+                {"metadata": {"annotations": {labels.CONFIG_ANNOTATION: value}}},
+            )
+        except Failed as error:
+            # A pod that ends needs no new files; without the right to touch it they come later.
+            if error.status not in (403, 404, 409):
+                raise

@@ -1,0 +1,102 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Talks to systemd and its journal."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Dict, List
+
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+_PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "MainPID",
+    "InvocationID",
+    "UnitFileState",
+    "FragmentPath",
+    "DropInPaths",
+    "NeedDaemonReload",
+    "Result",
+    "ExecMainCode",
+    "ExecMainStatus",
+    "ExecMainStartTimestampMonotonic",
+    "Job",
+)
+
+
+def show(units: List[str]) -> Dict[str, Dict[str, str]]:
+    """``systemctl show`` of several units: ``{unit: {property: text}}``."""
+    if not units:
+        return {}
+    done = call(["show", "--property=" + ",".join(_PROPERTIES), "--", *units])
+    if done.returncode != 0:
+        raise Refusal(
+            "systemd",
+            "systemctl show failed: %s" % said(done),
+            "an answer",
+            "Look at the host's system bus (systemctl status)",
+        )
+    result = {}
+    for block in done.stdout.split("\n\n"):
+        item = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if "Id" in item:
+            result[item["Id"]] = item
+    return result
+
+
+def last_lines(invocation: str, count: int = 20) -> List[str]:
+    """The last lines that a process (and what it started) wrote, oldest first."""
+    if not re.fullmatch(r"[0-9a-f]{32}", invocation):
+        return []
+    run(["journalctl", "--sync"], timeout=5)
+    for match in ("_SYSTEMD_INVOCATION_ID=", "INVOCATION_ID="):
+        argv = ["journalctl", "-q", "--no-pager", "-o", "cat", "-n", str(count)]
+        done = run([*argv, match + invocation], timeout=10)
+        lines = [line for line in done.stdout.splitlines() if line.strip()]
+        if lines:
+            return lines
+    return []
+
+
+def call(argv: List[str], timeout: float = 600) -> subprocess.CompletedProcess[str]:
+    return run(["systemctl", "--no-pager", *argv], timeout)
+
+
+def must(argv: List[str]) -> None:
+    done = call(argv)
+    if done.returncode != 0:
+        raise Refusal(
+            "systemctl %s" % " ".join(argv),
+            "status %d: %s" % (done.returncode, said(done)),
+            "status 0",
+            "Do what the message says, then run again",
+        )
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return lines[0] if lines else "no message"
+
+
+def run(argv: List[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, LC_ALL="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="")
+    try:
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, 124, "", "no answer within %d s" % timeout)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(argv, 127, "", "no program %s" % argv[0])

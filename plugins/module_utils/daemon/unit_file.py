@@ -1,0 +1,191 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Hardened systemd units: pure functions from a daemon's entry to text.
+
+Nothing in an argument or a value survives as a specifier, a variable or a directive: words are
+quoted as systemd.syntax(7) says, and what cannot be quoted is refused by ``base.check_entries``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterable, List, Optional
+
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
+
+MARK = "# Written by the Ansible collection tether.fleet: changes made here are lost."
+
+
+def quote(text: str) -> str:
+    """One word of a unit file: a quoted string in which ``%`` starts no specifier.
+
+    systemd unquotes as C does (systemd.syntax(7)); control characters are written as escapes.
+    """
+    result = []
+    for char in text:
+        if char in '"\\':
+            result.append("\\" + char)
+        elif char == "%":
+            result.append("%%")
+        elif ord(char) < 0x20 or ord(char) == 0x7F:
+            result.append("\\x%02x" % ord(char))
+        else:
+            result.append(char)
+    return '"%s"' % "".join(result)
+
+
+def quote_argument(text: str) -> str:
+    """One word of a command line, where ``$`` would start a variable (systemd.service(5))."""
+    return quote(text.replace("$", "$$"))
+
+
+def command(argv: Iterable[str]) -> str:
+    """A command line of a unit. The program itself is plain (``base.check_entries``)."""
+    program, *rest = argv
+    return " ".join([program] + [quote_argument(word) for word in rest])
+
+
+def unit_name(daemon: str) -> str:
+    return daemon + ".service"
+
+
+def render(entry: Dict[str, Any]) -> str:
+    """The unit of a daemon, without its digest: a pure function of the entry."""
+    restart = entry["restart"]
+    head = [
+        MARK,
+        "[Unit]",
+        "Description=%s" % (entry.get("description") or entry["name"]).replace("%", "%%"),
+        "After=%s" % " ".join(["network.target"] + entry["after"]),
+        # 0: a host comes back whenever its trouble ends, without anybody's help.
+        "StartLimitIntervalSec=%d" % restart["interval"],
+    ]
+    if restart["interval"]:
+        head.append("StartLimitBurst=%d" % restart["burst"])
+    tail = ["", "[Install]", "WantedBy=multi-user.target", ""]
+    return "\n".join([*head, "", *_service(entry), *tail])
+
+
+def _service(entry: Dict[str, Any]) -> List[str]:
+    restart, limits = entry["restart"], entry["limits"]
+    lines = ["[Service]", "Type=%s" % entry["type"]]
+    if entry["type"] == "oneshot":
+        lines.append("RemainAfterExit=yes")
+    lines += _runtime_directories(entry)
+    lines.append("ExecStart=%s" % command(entry["argv"]))
+    if entry["reload_argv"]:
+        lines.append("ExecReload=%s" % command(entry["reload_argv"]))
+    for key, value in sorted(entry["environment"].items()):
+        lines.append("Environment=%s" % quote("%s=%s" % (key, base.environ_text(value))))
+    if entry.get("user"):
+        lines.append("User=%s" % entry["user"])
+    if entry.get("group"):
+        lines.append("Group=%s" % entry["group"])
+    if entry["supplementary_groups"]:
+        lines.append("SupplementaryGroups=%s" % " ".join(entry["supplementary_groups"]))
+    if entry.get("working_directory"):
+        lines.append("WorkingDirectory=%s" % entry["working_directory"].replace("%", "%%"))
+    if entry["type"] == "exec":
+        lines += ["Restart=%s" % restart["policy"], "RestartSec=%d" % restart["delay"]]
+    lines += [
+        "TimeoutStopSec=%d" % entry["stop_timeout"],
+        "KillMode=mixed",
+        "UMask=%s" % entry["umask"],
+        "LimitNOFILE=%d" % limits["open_files"],
+    ]
+    if limits.get("memory"):
+        lines.append("MemoryMax=%s" % limits["memory"])
+    if limits.get("locked_memory"):
+        lines.append("LimitMEMLOCK=infinity")
+    return lines + _hardening(entry)
+
+
+def _runtime_directories(entry: Dict[str, Any]) -> List[str]:
+    """Root makes them afresh at each start: nothing stale and nothing of a stranger is in them."""
+    lines = []
+    parents: List[str] = []
+    for item in entry["runtime_directories"]:
+        folder = os.path.dirname(item["path"])
+        while folder != "/run" and folder not in parents:
+            parents.append(folder)
+            folder = os.path.dirname(folder)
+    own = {item["path"] for item in entry["runtime_directories"]}
+    missing = sorted(set(parents) - own)
+    if missing:
+        lines.append("ExecStartPre=+/usr/bin/install -d -m 0755 %s" % " ".join(missing))
+    for item in entry["runtime_directories"]:
+        lines.append("ExecStartPre=+/bin/rm -rf %s" % item["path"])
+        lines.append(
+            "ExecStartPre=+/usr/bin/install -d -o %s -g %s -m %s %s"
+            % (item["owner"], item["group"], item["mode"], item["path"])
+        )
+    return lines
+
+
+def _hardening(entry: Dict[str, Any]) -> List[str]:
+    capabilities = " ".join(entry["capabilities"])
+    lines = [
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=%s" % capabilities,
+        "AmbientCapabilities=%s" % capabilities,
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "PrivateTmp=yes",
+        "ProtectKernelTunables=yes",
+        "ProtectKernelModules=yes",
+        "ProtectKernelLogs=yes",
+        "ProtectControlGroups=yes",
+        "ProtectClock=yes",
+        "ProtectHostname=yes",
+        "ProtectProc=invisible",
+        "RestrictAddressFamilies=%s" % " ".join(entry["address_families"]),
+        "RestrictNamespaces=yes",
+        "RestrictRealtime=yes",
+        "RestrictSUIDSGID=yes",
+        "LockPersonality=yes",
+        "SystemCallArchitectures=native",
+        "SystemCallFilter=@system-service",
+        "SystemCallErrorNumber=EPERM",
+    ]
+    if entry["devices"]:
+        # GPUs: NVIDIA's own devices and kernel, AMD's compute device, and DRM for both.
+        lines += [
+            "DevicePolicy=closed",
+            "DeviceAllow=char-nvidia* rw",
+            "DeviceAllow=char-drm rw",
+            "DeviceAllow=char-kfd rw",
+        ]
+    else:
+        lines.append("PrivateDevices=yes")
+    if not entry["executable_memory"]:
+        lines.append("MemoryDenyWriteExecute=yes")
+    made = [item["path"] for item in entry["runtime_directories"]]
+    for key, paths in (
+        ("ReadOnlyPaths", entry["read_only_paths"]),
+        ("ReadWritePaths", entry["read_write_paths"] + made),
+        ("InaccessiblePaths", entry["inaccessible_paths"]),
+    ):
+        lines += ["%s=%s" % (key, quote(path)) for path in paths]
+    return lines
+
+
+def wanted_digest(entry: Dict[str, Any]) -> str:
+    """What a running process must have been started from: its service and what it read."""
+    return base.digest_of(
+        {
+            "service": _service(entry),
+            "version": entry.get("version"),
+            "files": base.watched_digests(entry["restart_files"]),
+        }
+    )
+
+
+def reload_digest(entry: Dict[str, Any]) -> Optional[str]:
+    """What a running process must have loaded since; None when it has nothing to reload."""
+    if not entry["reload_files"]:
+        return None
+    return base.digest_of(base.watched_digests(entry["reload_files"]))
+
+
+def unit_text(entry: Dict[str, Any], digest: str) -> str:
+    return render(entry).replace("\nType=", '\nEnvironment="TETHER_DIGEST=%s"\nType=' % digest, 1)

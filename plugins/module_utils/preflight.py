@@ -1,0 +1,265 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Is this host fit to serve? Everything that is wrong is said at once; nothing is changed."""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List, Optional, Set
+
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, health
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
+
+_OLDEST_PYTHON = (3, 9)
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_GIB = 1024**3
+
+
+class Findings(Refusal):
+    """All that is wrong with a host, one line each."""
+
+    def __init__(self, findings: List[Dict[str, str]], facts: Dict[str, Any]) -> None:
+        super().__init__("host", "%d problems" % len(findings), "none", "Mend them", facts)
+        lines = [
+            "{check}: found {found}; expected {expected}. {remedy}.".format(**item)
+            for item in findings
+        ]
+        count = "1 problem" if len(lines) == 1 else "%d problems" % len(lines)
+        self.args = ("%s; nothing was changed.\n- %s" % (count, "\n- ".join(lines)),)
+
+
+def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
+    """Read what ``plan`` judges.
+
+    :param desired: ``{"space": [{"path", "bytes"}], "port", "port_unit", "controller_time",
+        "max_skew", "libraries": {package: soname}, "commands": {package: command},
+        "missing_packages": "report" | "fail", "platforms": [names], "min_glibc"}``
+    """
+    now = time.time()
+    libraries = _libraries() if desired["libraries"] else set()
+    return {
+        "supervisor": base.supervisor(),
+        "python": list(sys.version_info[:3]),
+        "python_path": sys.executable,
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "glibc": _glibc(),
+        "musl": bool(glob.glob("/lib/ld-musl-*")),
+        "uid": os.geteuid(),
+        "time": now,
+        "space": [dict(_space(item["path"]), **item) for item in desired["space"]],
+        "libraries": {
+            package: soname in libraries for package, soname in desired["libraries"].items()
+        },
+        "commands": {
+            package: shutil.which(name, path=_PATH) is not None
+            for package, name in desired["commands"].items()
+        },
+        "listeners": health.listeners(desired["port"]) if desired["port"] else [],
+        "gpu_devices": sorted(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/dri/render*")),
+    }
+
+
+def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
+    """No steps, ever: only facts.
+
+    :raises Findings: with everything that is wrong
+    """
+    findings: List[Dict[str, str]] = []
+    name = platform_name(observed["system"], observed["machine"])
+    missing = sorted(
+        package
+        for key in ("libraries", "commands")
+        for package, present in observed[key].items()
+        if not present
+    )
+    skew = None
+    if desired["controller_time"] is not None:
+        skew = round(observed["time"] - desired["controller_time"], 1)
+    _check_base(desired, observed, name, findings)
+    _check_space(observed["space"], findings)
+    if skew is not None and abs(skew) > desired["max_skew"]:
+        _add(
+            findings,
+            "clock",
+            "%s UTC on this host, %s UTC on the controller (%+.0f s)"
+            % (_utc(observed["time"]), _utc(desired["controller_time"]), skew),
+            "at most %d s apart: certificates are only valid in their time" % desired["max_skew"],
+            "Let both take their time from NTP (timedatectl set-ntp true), or set the wrong clock",
+        )
+    if missing and desired["missing_packages"] == "fail":
+        _add(
+            findings,
+            "packages",
+            "none of what %s brings" % ", ".join(missing),
+            "them to be installed",
+            "Install them: %s" % ", ".join(missing),
+        )
+    strangers = [item for item in observed["listeners"] if item["unit"] != desired["port_unit"]]
+    if strangers:
+        _add(
+            findings,
+            "port %d" % desired["port"],
+            "%s listening on it" % health.in_words(strangers),
+            "it to be free, or held by %s" % desired["port_unit"],
+            "Stop that program or move it to another port",
+        )
+    facts = {
+        "platform": name,
+        "glibc": observed["glibc"],
+        "python": ".".join(str(part) for part in observed["python"]),
+        "supervisor": observed["supervisor"],
+        "clock_skew": skew,
+        "missing_packages": missing,
+        "gpu_devices": observed["gpu_devices"],
+        "space": [
+            {key: item[key] for key in ("path", "free", "total")} for item in observed["space"]
+        ],
+        "findings": findings,
+    }
+    if findings:
+        raise Findings(findings, facts)
+    return Plan(facts=facts)
+
+
+def apply(plan: Plan) -> Dict[str, Any]:
+    """Never called: there is nothing to change."""
+    return {}
+
+
+def platform_name(system: str, machine: str) -> str:
+    """``linux-x86_64``, ``linux-aarch64``, ``darwin-arm64``...: the names that the lock uses."""
+    name = (system or "unknown").lower()
+    processor = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.lower(), machine.lower())
+    if name == "darwin" and processor == "aarch64":
+        processor = "arm64"
+    return "%s-%s" % (name, processor or "unknown")
+
+
+def _check_base(
+    desired: Dict[str, Any], observed: Dict[str, Any], name: str, findings: List[Dict[str, str]]
+) -> None:
+    if observed["uid"] != 0:
+        _add(
+            findings,
+            "rights",
+            "uid %d" % observed["uid"],
+            "root",
+            "Set become: true for the play, and let the ssh account use sudo",
+        )
+    if observed["supervisor"] is None:
+        _add(
+            findings,
+            "supervisor",
+            "no running systemd",
+            "a host that booted with it",
+            "Use such a host: a container without an init system cannot supervise processes",
+        )
+    if tuple(observed["python"]) < _OLDEST_PYTHON:
+        _add(
+            findings,
+            "python",
+            "%d.%d.%d at %s" % (*observed["python"], observed["python_path"]),
+            "%d.%d or newer" % _OLDEST_PYTHON,
+            "Install a newer one and set ansible_python_interpreter to its path",
+        )
+    if desired["platforms"] and name not in desired["platforms"]:
+        _add(
+            findings,
+            "platform",
+            name,
+            "one that every artifact is pinned for: %s" % ", ".join(desired["platforms"]),
+            "Add pins for %s to fleet.lock.yml, or take the host out of the model's hosts" % name,
+        )
+    if desired["min_glibc"] and observed["system"] == "Linux":
+        found = observed["glibc"]
+        if found is None or _version(found) < _version(desired["min_glibc"]):
+            _add(
+                findings,
+                "C library",
+                "glibc %s" % found if found else "musl" if observed["musl"] else "no glibc",
+                "glibc %s or newer" % desired["min_glibc"],
+                "Use a newer release of the operating system",
+            )
+
+
+def _check_space(space: List[Dict[str, Any]], findings: List[Dict[str, str]]) -> None:
+    """Paths on one file system share its free space."""
+    systems: Dict[int, List[Dict[str, Any]]] = {}
+    for item in space:
+        systems.setdefault(item["device"], []).append(item)
+    for items in systems.values():
+        wanted = sum(item["bytes"] for item in items)
+        if wanted > items[0]["free"]:
+            paths = " and ".join(item["path"] for item in items)
+            _add(
+                findings,
+                "disk space at %s" % paths,
+                "%s free" % _size(items[0]["free"]),
+                "%s" % _size(wanted),
+                "Free %s there or give it a larger file system" % _size(wanted - items[0]["free"]),
+            )
+
+
+def _add(
+    findings: List[Dict[str, str]], check: str, found: str, expected: str, remedy: str
+) -> None:
+    findings.append({"check": check, "found": found, "expected": expected, "remedy": remedy})
+
+
+def _space(path: str) -> Dict[str, Any]:
+    """Free bytes of the file system that will hold ``path``, which may not exist yet."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    status = os.statvfs(path)
+    return {
+        "free": status.f_bavail * status.f_frsize,
+        "total": status.f_blocks * status.f_frsize,
+        "device": os.stat(path).st_dev,
+    }
+
+
+def _libraries() -> Set[str]:
+    """Sonames that the dynamic loader knows."""
+    program = shutil.which("ldconfig", path=_PATH)
+    if program is None:
+        return set()
+    done = subprocess.run(
+        [program, "-p"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
+    return parse_ldconfig(done.stdout)
+
+
+def parse_ldconfig(text: str) -> Set[str]:
+    """The sonames in the output of ``ldconfig -p``: lines of a tab, a name and `` (libc6...``."""
+    return set(re.findall(r"(?m)^\t(\S+) \(", text))
+
+
+def _glibc() -> Optional[str]:
+    try:
+        text = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return None
+    match = re.fullmatch(r"glibc (\S+)", text)
+    return match.group(1) if match else None
+
+
+def _version(text: str) -> List[int]:
+    return [int(part) for part in re.findall(r"\d+", text)]
+
+
+def _size(count: int) -> str:
+    if count >= _GIB:
+        return "%.1f GiB" % (count / _GIB)
+    return "%.0f MiB" % (count / 1024**2)
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))

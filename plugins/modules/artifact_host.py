@@ -1,0 +1,192 @@
+#!/usr/bin/python
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: artifact_host
+short_description: The part of tether.fleet.artifact that runs on the host
+version_added: "0.1.0"
+description:
+  - Installs pinned archives that have been delivered to the host, and switches links between
+    versions.
+  - M(tether.fleet.artifact) calls it with entries from the lock and delivers what it asks for. Use
+    that one in playbooks.
+attributes:
+  check_mode:
+    description: Predicts the changes that the run then makes.
+    support: full
+  diff_mode:
+    description: Shows each change.
+    support: full
+  idempotent:
+    description: A second run changes nothing.
+    support: full
+options:
+  artifacts:
+    description: Artifacts, each once.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the artifact, and of its folder.
+        type: str
+        required: true
+      state:
+        description: V(absent) removes all versions and links.
+        type: str
+        choices: [present, absent]
+        default: present
+      version:
+        description: Version, and name of its folder.
+        type: str
+      sha256:
+        description: Digest of the archive.
+        type: str
+      size:
+        description: Size of the archive in bytes.
+        type: int
+      format:
+        description: Kind of the archive.
+        type: str
+        choices: [wheel, zip, tar, raw]
+      binary:
+        description: Main program, relative to the version's folder.
+        type: str
+      extract:
+        description: What to unpack, and where to.
+        type: list
+        elements: dict
+        suboptions:
+          from:
+            description: A member, or a prefix with a slash at its end; V(./) for all.
+            type: str
+            required: true
+          to:
+            description: Path in the version's folder, or a folder with a slash at its end.
+            type: str
+            required: true
+          mode:
+            description: Octal mode; else V(0755) for programs and V(0644) for the rest.
+            type: str
+  root:
+    description: Folder that holds a folder for each artifact.
+    type: path
+    default: /opt/tether
+  incoming:
+    description: Folder for files on their way.
+    type: path
+    default: /var/lib/tether/incoming
+  keep:
+    description: Versions to keep beside those that C(current) and C(previous) name.
+    type: int
+    default: 0
+  verify:
+    description: Read every installed file instead of comparing size, time and mode.
+    type: bool
+    default: false
+  deliver:
+    description: Chunks that have been put on the host.
+    type: dict
+    suboptions:
+      only:
+        description: Take the chunks and do nothing else.
+        type: bool
+        default: false
+      chunks:
+        description: Chunks of files.
+        type: list
+        elements: dict
+        required: true
+        suboptions:
+          file:
+            description: Digest of the whole file.
+            type: str
+            required: true
+          total:
+            description: Size of the whole file in bytes.
+            type: int
+            required: true
+          offset:
+            description: Where the chunk starts.
+            type: int
+            required: true
+          size:
+            description: Size of the chunk in bytes.
+            type: int
+            required: true
+          sha256:
+            description: Digest of the chunk.
+            type: str
+            required: true
+          path:
+            description: Where the chunk was put; it is removed from there.
+            type: path
+            required: true
+author:
+  - tether.fleet contributors (@tether-fleet)
+"""
+
+EXAMPLES = r"""
+- name: Remove an artifact
+  tether.fleet.artifact_host:
+    artifacts:
+      - name: caddy
+        state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What was, or in check mode would be, changed; C(action), C(kind) and C(name).
+  returned: always
+  type: list
+  elements: dict
+artifacts:
+  description: Per present artifact its C(version), C(sha256), C(path), C(current) and C(binary).
+  returned: always
+  type: dict
+needs:
+  description: Files that have to be delivered first. While there are any, nothing is changed.
+  returned: always
+  type: list
+  elements: dict
+have:
+  description: Bytes of each delivered file that are on the host.
+  returned: with O(deliver.only)
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.tether.fleet.plugins.module_utils import artifact, delivery
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "artifacts": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": artifact.ENTRY_SPEC,
+            },
+            "root": {"type": "path", "default": artifact.ROOT},
+            "incoming": {"type": "path", "default": delivery.INCOMING},
+            "keep": {"type": "int", "default": 0},
+            "verify": {"type": "bool", "default": False},
+            "deliver": delivery.DELIVER_SPEC,
+        },
+        supports_check_mode=True,
+    )
+    try:
+        artifact.check_entries(module.params["artifacts"])
+        delivery.take(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), changed=False)
+    run_module(module, artifact, module.params)
+
+
+if __name__ == "__main__":
+    main()

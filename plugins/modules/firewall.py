@@ -1,0 +1,145 @@
+#!/usr/bin/python
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: firewall
+short_description: The fleet's own nftables table on a Linux host
+version_added: "0.1.0"
+description:
+  - Keeps a table of its own, C(inet tether), and a unit that loads it at boot. No other table is
+    touched and nothing is ever flushed.
+  - Compares the live rules, so that a table or rule that somebody removed is found and mended.
+  - The SSH session that the module runs over always stays allowed.
+  - Another firewall that would drop the fleet's traffic anyway (ufw, firewalld, a table with policy
+    drop) is refused by name, with the command that opens the port in it.
+author: tether.fleet contributors (@tether-fleet)
+options:
+  state:
+    description: Whether the table, its unit and its file exist.
+    type: str
+    choices: [present, absent]
+    default: present
+  policy:
+    description:
+      - V(closed) drops every new incoming connection that nothing here allows.
+      - V(guard) only guards O(ingress_port) and leaves all else alone.
+    type: str
+    choices: [closed, guard]
+    default: closed
+  ingress_port:
+    description: Port of the ingress.
+    type: int
+    default: 9443
+  ingress_sources:
+    description: Networks that may connect to it. At least one when O(state=present).
+    type: list
+    elements: str
+    default: []
+  open_ports:
+    description: More ports that are open with O(policy=closed).
+    type: list
+    elements: dict
+    default: [{port: 22, proto: tcp, sources: []}]
+    suboptions:
+      port:
+        description: The port.
+        type: int
+        required: true
+      proto:
+        description: Its protocol.
+        type: str
+        choices: [tcp, udp]
+        default: tcp
+      sources:
+        description: Networks that may connect. Empty means all.
+        type: list
+        elements: str
+        default: []
+  loopback_ports:
+    description: Ports of engines on loopback, over IPv4 and IPv6.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      port:
+        description: The port.
+        type: int
+        required: true
+      accounts:
+        description: Accounts that may connect, beside root.
+        type: list
+        elements: str
+        required: true
+      server:
+        description:
+          - Account that the engine runs as. Given, another account's program that takes the port
+            can answer nobody.
+        type: str
+  ssh_connection:
+    description:
+      - The text of E(SSH_CONNECTION) of the session. Found in the process tree when absent.
+    type: str
+  foreign:
+    description: What to do about another active firewall that would drop the fleet's traffic.
+    type: str
+    choices: [refuse, ignore]
+    default: refuse
+attributes:
+  check_mode:
+    description: Predicts exactly what the run then changes.
+    support: full
+  diff_mode:
+    description: Shows the rules.
+    support: full
+  idempotent:
+    description: A second run changes nothing.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Let the cluster's nodes reach the ingress, and nobody an engine
+  tether.fleet.firewall:
+    ingress_sources: [10.99.0.0/24]
+    open_ports:
+      - {port: 22}
+      - {port: 9100, sources: [10.99.0.10]}
+    loopback_ports:
+      - {port: 8081, accounts: [tether-ingress], server: tether-team-a}
+  become: true
+"""
+
+RETURN = r"""
+session:
+  description: Peer and port of the SSH session that the run uses, or null.
+  returned: success
+  type: dict
+  sample: {"peer": "10.99.0.1", "port": 22}
+changes:
+  description: What was changed, or in check mode what the run would change.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"action": "load", "kind": "table", "name": "inet tether"}]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.tether.fleet.plugins.module_utils import firewall
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=firewall.OPTIONS, supports_check_mode=True)
+    try:
+        base.choose({"systemd": firewall})
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal))
+    run_module(module, firewall, dict(module.params))
+
+
+if __name__ == "__main__":
+    main()

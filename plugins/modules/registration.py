@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Write or remove the records by which the cluster side knows hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: registration
+short_description: Write or remove registration records of hosts
+version_added: "0.1.0"
+description:
+  - A record is a ConfigMap C(host-<host>) in the fleet's namespace with the host's address, port,
+    certificates, ingress and engines. It is all that M(tether.fleet.relay) knows of a host.
+  - All records are checked before the first is written; one that is as it should be is not
+    written.
+  - Runs on the controller.
+author:
+  - tether.fleet contributors (@tether-fleet)
+options:
+  state:
+    description:
+      - V(present) writes O(records); V(absent) removes the records of O(hosts).
+    type: str
+    choices: [present, absent]
+    default: present
+  records:
+    description:
+      - The records, each with C(schema) (1), C(host), C(address), C(port), C(certificates) (one
+        PEM certificate, two during a change), C(ingress) (C(version)) and C(engines) (a list of
+        C(namespace), C(model), C(engine) and C(version)).
+      - In check mode C(certificates) may be empty, for a host whose key does not exist yet.
+    type: list
+    elements: dict
+    default: []
+  hosts:
+    description:
+      - Inventory names of the hosts whose records are removed.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    support: full
+    description: Predicts what a run changes and returns the records as they would be.
+  diff_mode:
+    support: full
+    description: Shows the records.
+  idempotent:
+    support: full
+    description: A second run makes one list request and changes nothing.
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+  - tether.fleet.cluster
+seealso:
+  - module: tether.fleet.relay
+"""
+
+EXAMPLES = r"""
+- name: Register two hosts
+  tether.fleet.registration:
+    fleet: demo
+    kubeconfig: ~/.kube/config
+    records:
+      - schema: 1
+        host: gpu1
+        address: 10.99.0.11
+        port: 9443
+        certificates: ["{{ lookup('ansible.builtin.file', 'gpu1.crt') }}"]
+        ingress: {version: 2.11.7}
+        engines:
+          - {namespace: team-a, model: tiny, engine: llama_server, version: 0.10068.0}
+
+- name: Forget a host
+  tether.fleet.registration:
+    fleet: demo
+    kubeconfig: ~/.kube/config
+    state: absent
+    hosts: [gpu2]
+"""
+
+RETURN = r"""
+records:
+  description: The records that were given, by host.
+  returned: success
+  type: dict
+changes:
+  description: What was changed, or in check mode would be.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {action: create, kind: ConfigMap, name: tether-fleet/host-gpu1}
+requests:
+  description: How many requests were made to the API server, by method.
+  returned: success
+  type: dict
+  sample: {GET: 1}
+"""
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import arguments, registration
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import converge
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+
+def main() -> None:
+    spec = dict(
+        arguments.FLEET_ARG_SPEC,
+        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        records={"type": "list", "elements": "dict", "default": []},
+        hosts={"type": "list", "elements": "str", "default": []},
+    )
+    module = arguments.start(spec)
+    try:
+        arguments.check_names(module.params)
+        if module.params["state"] == "present":
+            registration.check(module.params["records"], module.check_mode)
+        client = Client(module)
+        outcome = converge(client, registration, dict(module.params), module.check_mode)
+        result = outcome.result()
+        result["requests"] = arguments.counts(client)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), **refusal.facts)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,273 @@
+#!/usr/bin/python
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Make each model answer at its Service, through relays."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: relay
+short_description: Serve models at Kubernetes Services through Envoy relays
+version_added: "0.1.0"
+description:
+  - Makes for each model, in its namespace, a Service with the model's name and, named
+    C(<model>-relay), a Deployment of Envoy, its ConfigMap and Secret, a PodDisruptionBudget and a
+    NetworkPolicy.
+  - A relay dials only hosts whose registration record is valid, pins exactly the certificates in
+    it, and presents the namespace's token. Changes of hosts, certificates and tokens reach it as
+    files, without a roll.
+  - One call serves all models. It reads with one list request a kind; when nothing differs it
+    writes nothing at all. Otherwise it takes a Lease, reads again and writes with server-side
+    apply.
+  - An object of one of these names that is not this fleet's is never touched. That model is
+    refused as a whole, with a Warning event on the object; other models are served, and the module
+    fails in the end.
+  - Runs on the controller. It needs the right to list ConfigMaps, Secrets, Services, Deployments,
+    PodDisruptionBudgets, NetworkPolicies and Namespaces in the whole cluster.
+author:
+  - tether.fleet contributors (@tether-fleet)
+options:
+  image:
+    description:
+      - The Envoy image, pinned by digest (C(@sha256:...)), with C(envoy) in its path.
+    type: str
+    required: true
+  ca_certificate:
+    description:
+      - The fleet's CA as PEM; several certificates while it is being replaced.
+    type: str
+    required: true
+  models:
+    description:
+      - The models, as the validated plan has them. Read are C(name), C(namespace), C(hosts),
+        C(port) (80), C(replicas) (2) and C(health_path) (C(/health)); other keys are left alone.
+    type: list
+    elements: dict
+    required: true
+  predicted_records:
+    description:
+      - Records that M(tether.fleet.registration) predicts in this check mode. Read in check mode
+        alone, where they stand for the records in the cluster.
+    type: list
+    elements: dict
+    default: []
+  create_namespaces:
+    description:
+      - Make a model's namespace when it is missing. Otherwise such a model is refused.
+    type: bool
+    default: false
+  prune:
+    description:
+      - Remove the relays of models of this fleet that O(models) does not list.
+      - When V(false) they are only returned as RV(orphans).
+    type: bool
+    default: false
+  wait:
+    description:
+      - Wait until all relays of each model run and reach a host.
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - How many seconds to wait, for all models together.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+    description: Predicts what a run changes, also on a cluster that has nothing yet.
+  diff_mode:
+    support: full
+    description: Shows each object as YAML with every secret value masked.
+  idempotent:
+    support: full
+    description: A second run makes seven list requests and no write.
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+  - tether.fleet.cluster
+requirements:
+  - cryptography >= 40
+seealso:
+  - module: tether.fleet.registration
+  - module: tether.fleet.token
+  - module: tether.fleet.relay_probe
+"""
+
+EXAMPLES = r"""
+- name: Relays of all models
+  tether.fleet.relay:
+    fleet: demo
+    kubeconfig: ~/.kube/config
+    image: docker.io/envoyproxy/envoy@sha256:{{ envoy_digest }}
+    ca_certificate: "{{ lookup('ansible.builtin.file', 'fleet-ca.crt') }}"
+    models:
+      - {name: tiny, namespace: team-a, port: 80, replicas: 2, hosts: [gpu1, gpu2]}
+    create_namespaces: true
+    prune: true
+"""
+
+RETURN = r"""
+models:
+  description: What became of each model.
+  returned: always, once the cluster was read
+  type: dict
+  contains:
+    state:
+      description: V(served), V(waiting), V(refused) or, in check mode with changes, V(planned).
+      type: str
+    reason:
+      description: Why it is not served.
+      type: str
+    hosts:
+      description: For each host V(accepted), or why relays do not dial it.
+      type: dict
+    changes:
+      description: What was changed for this model.
+      type: list
+orphans:
+  description: Models of the fleet in the cluster that are not in O(models).
+  returned: always, once the cluster was read
+  type: list
+  elements: str
+changes:
+  description: What was changed, or in check mode would be.
+  returned: always, once the cluster was read
+  type: list
+  elements: dict
+  sample:
+    - {action: create, kind: Service, name: team-a/tiny}
+requests:
+  description: How many requests were made to the API server, by method.
+  returned: always, once the cluster was read
+  type: dict
+  sample: {GET: 7}
+"""
+
+from typing import Any, Dict
+
+from ansible.module_utils.basic import missing_required_lib
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    arguments,
+    certificates,
+    registration,
+    relay,
+    wait,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import (
+    Outcome,
+    converge,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+
+def main() -> None:
+    spec = dict(
+        arguments.FLEET_ARG_SPEC,
+        image={"type": "str", "required": True},
+        ca_certificate={"type": "str", "required": True},
+        models={"type": "list", "elements": "dict", "required": True},
+        predicted_records={"type": "list", "elements": "dict", "default": []},
+        create_namespaces={"type": "bool", "default": False},
+        prune={"type": "bool", "default": False},
+        wait={"type": "bool", "default": True},
+        wait_timeout={"type": "int", "default": 120},
+    )
+    module = arguments.start(spec)
+    if certificates.CRYPTOGRAPHY_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("cryptography >= 40"))
+    try:
+        result = run(module)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), **refusal.facts)
+    failed = {
+        key: model
+        for key, model in result["models"].items()
+        if model["state"] in ("refused", "waiting")
+        or any(verdict != "accepted" for verdict in model["hosts"].values())
+    }
+    if failed:
+        module.fail_json(msg=describe(failed, len(result["models"])), **result)
+    module.exit_json(**result)
+
+
+def run(module: Any) -> Dict[str, Any]:
+    """Converge and, outside check mode, wait."""
+    params = module.params
+    arguments.check_names(params)
+    relay.check_image(params["image"])
+    certificates.check_ca(params["ca_certificate"])
+    predicted = params["predicted_records"] if module.check_mode else []
+    registration.check(predicted, module.check_mode)
+    desired = dict(
+        params,
+        models=relay.read_models(params["models"]),
+        predicted={record["host"]: record for record in predicted},
+        ca=params["ca_certificate"],
+        check_mode=module.check_mode,
+    )
+    client = Client(module)
+    outcome = converge(client, relay, desired, module.check_mode)
+    for warning in outcome.warnings:
+        module.warn(warning)
+    verdicts = outcome.plan.facts.pop("verdicts")
+    for key, error in outcome.errors.items():
+        if key in verdicts:
+            verdicts[key].state, verdicts[key].reason = "refused", str(error)
+    settle(client, module, verdicts, outcome)
+    result = outcome.result()
+    for key, verdict in verdicts.items():
+        verdict.steps = [item for item in outcome.steps if item.data.get("model") == key]
+    result["models"] = {key: verdict.result() for key, verdict in verdicts.items()}
+    result["requests"] = arguments.counts(client)
+    return result
+
+
+def settle(client: Client, module: Any, verdicts: Dict[str, Any], outcome: Outcome) -> None:
+    """Say of each model that is not refused whether its relays run, waiting where asked to."""
+    if module.check_mode:
+        for verdict in verdicts.values():
+            if verdict.state == "served" and verdict.steps:
+                verdict.state = "planned"
+        return
+    pending = [
+        tuple(key.split("/"))
+        for key, verdict in verdicts.items()
+        if verdict.state == "served" and (verdict.steps or not verdict.ready)
+    ]
+    if not pending:
+        return
+    timeout = module.params["wait_timeout"] if module.params["wait"] else 0
+    for model, lack in wait.wait(client, module.params["fleet"], pending, timeout).items():
+        if lack is not None:
+            verdict = verdicts["%s/%s" % model]
+            verdict.state = "waiting"
+            verdict.reason = "its relays do not run: %s" % lack
+
+
+def describe(failed: Dict[str, Any], total: int) -> str:
+    """One line a model that is not served, or not by all of its hosts."""
+    lines = []
+    for key, model in sorted(failed.items()):
+        if model["state"] in ("refused", "waiting"):
+            lines.append("%s (%s): %s" % (key, model["state"], model["reason"]))
+        else:
+            refused = [item for item in sorted(model["hosts"].items()) if item[1] != "accepted"]
+            lines.append(
+                "%s (served without %s): %s"
+                % (
+                    key,
+                    ", ".join(item[0] for item in refused),
+                    "; ".join("%s: %s" % item for item in refused),
+                )
+            )
+    return "%d of %d models need attention, the others are served as declared.\n%s" % (
+        len(failed),
+        total,
+        "\n".join(lines),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+#!/usr/bin/python
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: validate
+short_description: Check the fleet's inventory and turn it into a plan
+version_added: "0.1.0"
+description:
+  - Checks C(fleet_models) and the groups C(fleet_hosts) and C(fleet_cluster) against the inventory
+    contract, and reports every mistake at once, by model and key.
+  - Runs on the controller alone, before any host is touched. It needs the whole inventory, not the
+    hosts of the play, so it gives the same plan under C(--limit).
+  - Values are taken as data. Nothing in them is evaluated beyond what Ansible itself does with the
+    variables of an inventory.
+author: tether.fleet contributors (@tether-fleet)
+requirements:
+  - jsonschema (on the controller)
+options:
+  models:
+    description:
+      - The models, as in C(fleet_models), which is the default.
+      - Taken raw, so that the contract's own messages name what is wrong with it.
+    type: raw
+  fleet_name:
+    description: The fleet's name. The default is the variable C(fleet_name).
+    type: raw
+  cluster_namespace:
+    description:
+      - The fleet's own namespace in the cluster. The default is the variable
+        C(fleet_cluster_namespace), else V(tether-fleet).
+    type: raw
+  ingress_port:
+    description:
+      - The port of the hosts' ingress. The default is the variable C(ingress_port), else
+        V(9443).
+    type: raw
+  base_dir:
+    description:
+      - The folder that relative paths under C(files[].source) are relative to. The default is the
+        folder of the inventory.
+    type: path
+attributes:
+  check_mode:
+    description: Changes nothing, in check mode or out of it.
+    support: full
+  diff_mode:
+    description: Has nothing to show, since it changes nothing.
+    support: full
+  idempotent:
+    description: Equal inventories give equal plans.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Check the inventory
+  tether.fleet.validate:
+  run_once: true
+  register: validated
+
+- name: Check models that come from elsewhere
+  tether.fleet.validate:
+    fleet_name: demo
+    models:
+      - name: tiny
+        namespace: team-a
+        engine: llama_server
+        hosts: [gpu1]
+        files:
+          - name: tiny.gguf
+            source: models/tiny.gguf
+            sha256: 0000000000000000000000000000000000000000000000000000000000000000
+  run_once: true
+"""
+
+RETURN = r"""
+plan:
+  description: What every part of the collection works from; docs/inventory.md describes it.
+  returned: success
+  type: dict
+  sample:
+    namespaces: [team-a]
+mistakes:
+  description: Every mistake found.
+  returned: failure
+  type: list
+  elements: dict
+  contains:
+    model:
+      description: The model as C(namespace/name), C(host NAME), or null for the fleet as a whole.
+      type: str
+    key:
+      description: The key in that entry.
+      type: str
+    message:
+      description: What was found and what was expected.
+      type: str
+"""

@@ -1,0 +1,29 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Ansible's variables as plain Python data.
+
+Ansible wraps values in types of its own (tagged strings, unsafe text, lazy containers). Plain ones
+compare, hash and serialise as everybody expects, and carry no trust that a template could use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """A copy of a value in which every container and scalar has Python's own type."""
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (int, float):
+        if isinstance(value, kind):
+            return value if type(value) is kind else kind.__add__(value, kind(0))
+    if isinstance(value, str):
+        return value if type(value) is str else "".join(value)
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        return [plain(item) for item in value]
+    # YAML dates and the like: the schema says that a string was expected.
+    return str(value)

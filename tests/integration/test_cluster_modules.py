@@ -1,0 +1,399 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The cluster modules against a real API server; no pod has to run for these."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pathlib
+import sys
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import cluster_api as api
+from cluster_ingress import Authority
+
+pytestmark = pytest.mark.skipif(
+    api.KUBECONFIG is None, reason="no cluster: set TETHER_TEST_KUBECONFIG"
+)
+
+AUTHORITY = Authority()
+IMAGE = "example.test/envoy" + api.DIGEST
+LEAVES = {"gpu1": AUTHORITY.leaf("10.9.0.11"), "gpu2": AUTHORITY.leaf("10.9.0.12")}
+KINDS = ("NetworkPolicy", "ConfigMap", "Secret", "PodDisruptionBudget", "Deployment", "Service")
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    api.clean()
+    yield
+    api.clean()
+
+
+def record(host: str = "gpu1", address: str = "", **more: Any) -> Dict[str, Any]:
+    return {
+        "schema": 1,
+        "host": host,
+        "address": address or "10.9.0.1" + host[-1],
+        "port": 9443,
+        "certificates": [LEAVES[host].pem],
+        "ingress": {"version": "2.11.7"},
+        "engines": [
+            {"namespace": place, "model": name, "engine": "llama_server", "version": "1"}
+            for place in ("it-a", "it-b")
+            for name in ("tiny", "big")
+        ],
+        **more,
+    }
+
+
+def model(name: str = "tiny", namespace: str = "it-a", **more: Any) -> Dict[str, Any]:
+    return {"name": name, "namespace": namespace, "hosts": ["gpu1"], "engine": "x", **more}
+
+
+def prepare(*records: Dict[str, Any]) -> Dict[str, str]:
+    """Tokens and records, as the earlier phases leave them."""
+    made = api.run("token", namespaces=["it-a", "it-b"])
+    assert not made.failed, made
+    written = api.run("registration", records=list(records or [record()]))
+    assert not written.failed, written
+    return {name: item["current"] for name, item in made["tokens"].items()}
+
+
+def relay(*models: Dict[str, Any], check: bool = False, **more: Any) -> api.Result:
+    arguments: Dict[str, Any] = {
+        "image": IMAGE,
+        "ca_certificate": AUTHORITY.pem,
+        "models": list(models or [model()]),
+        "create_namespaces": True,
+        "wait": False,
+    }
+    arguments.update(more)
+    return api.run("relay", check=check, **arguments)
+
+
+def foreign_service(name: str = "tiny", namespace: str = "it-a") -> Dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {"meta.helm.sh/release-name": "web"},
+        },
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 8000}]},
+    }
+
+
+def namespace(name: str) -> Dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def created(name: str = "tiny", place: str = "it-a") -> List[str]:
+    return [
+        "create %s %s/%s" % (kind, place, name if kind == "Service" else name + "-relay")
+        for kind in KINDS
+    ]
+
+
+def test_token_predicts_makes_and_keeps() -> None:
+    predicted = api.run("token", check=True, namespaces=["it-a"])
+    assert predicted["changed"]
+    assert len(predicted["tokens"]["it-a"]["current"]) == 43
+    assert predicted.writes == 0
+    made = api.run("token", namespaces=["it-a"])
+    assert made.changes == predicted.changes
+    assert made["tokens"] != predicted["tokens"]
+    again = api.run("token", namespaces=["it-a"])
+    assert not again["changed"]
+    assert again["tokens"] == made["tokens"]
+    assert again["requests"] == {"GET": 1}
+    secret = api.get("secret", "token-it-a", api.FLEET_NAMESPACE)
+    assert secret is not None
+    assert base64.b64decode(secret["data"]["current"]).decode() == (
+        made["tokens"]["it-a"]["current"]
+    )
+    assert made["tokens"]["it-a"]["current"] not in json.dumps(made["diff"])
+
+
+def test_token_refuses_a_foreign_secret() -> None:
+    api.apply(
+        namespace(api.FLEET_NAMESPACE),
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "token-it-a", "namespace": api.FLEET_NAMESPACE},
+            "stringData": {"current": "mine"},
+        },
+    )
+    for check in (True, False):
+        result = api.run("token", check=check, namespaces=["it-a", "it-b"])
+        assert result.failed
+        assert "Secret it-fleet/token-it-a" in result["msg"]
+        assert "written by somebody" in result["msg"]
+    assert api.get("secret", "token-it-b", api.FLEET_NAMESPACE) is None
+
+
+def test_registration_writes_what_differs() -> None:
+    api.run("token", namespaces=[])
+    api.apply(namespace(api.FLEET_NAMESPACE)) if api.get(
+        "namespace", api.FLEET_NAMESPACE
+    ) is None else None
+    both = [record("gpu1"), record("gpu2")]
+    predicted = api.run("registration", check=True, records=both)
+    made = api.run("registration", records=both)
+    assert made.changes == predicted.changes
+    assert len(made.changes) == 2
+    again = api.run("registration", records=both)
+    assert not again["changed"]
+    assert again["requests"] == {"GET": 1}
+    moved = api.run("registration", records=[record("gpu2", "10.9.0.99")])
+    assert moved.changes == ["update ConfigMap it-fleet/host-gpu2"]
+    removed = api.run("registration", state="absent", hosts=["gpu2", "never"])
+    assert removed.changes == ["remove ConfigMap it-fleet/host-gpu2"]
+
+
+def test_registration_names_all_mistakes() -> None:
+    wrong = record(port=0, certificates=["x"])
+    result = api.run("registration", records=[wrong, record("gpu2", "999.1.1.1")])
+    assert result.failed
+    for text in ("port 0", "certificates", "999.1.1.1"):
+        assert text in result["msg"]
+
+
+def test_relay_on_a_fresh_cluster() -> None:
+    predicted = relay(check=True, predicted_records=[record(certificates=[])])
+    assert not predicted.failed, predicted
+    assert predicted.writes == 0
+    assert predicted["models"]["it-a/tiny"]["state"] == "planned"
+    tokens = prepare()
+    checked = relay(check=True)
+    made = relay()
+    assert made.changes == predicted.changes == checked.changes
+    assert made.changes == ["create Namespace it-a", *created()]
+    assert made["models"]["it-a/tiny"]["hosts"] == {"gpu1": "accepted"}
+    text = json.dumps([predicted, checked, made])
+    assert tokens["it-a"] not in text
+    assert tokens["it-a"] in base64.b64decode(
+        (api.get("secret", "tiny-relay", "it-a") or {})["data"]["cds.json"]
+    ).decode()
+    assert made.failed  # no controller runs pods here, and so it says
+    assert "waiting" in made["msg"]
+    again = relay()
+    assert again.changes == []
+    assert again.writes == 0
+    assert again["requests"]["GET"] <= 9  # seven lists, two of the look at the Deployments
+
+
+def test_one_model_and_many_cost_the_same() -> None:
+    prepare()
+    few = [model("tiny"), model("big")]
+    many = [model(name, place) for name in ("tiny", "big") for place in ("it-a", "it-b")]
+    relay(*few)
+    costs = [relay(*few)["requests"]]
+    relay(*many)
+    costs.append(relay(*many)["requests"])
+    assert costs[0] == costs[1] == {"GET": 9}
+
+
+def test_changes_are_minimal_and_service_keeps_its_address() -> None:
+    prepare(record(), record("gpu2"))
+    relay()
+    address = (api.get("service", "tiny", "it-a") or {})["spec"]["clusterIP"]
+    predicted = relay(model(hosts=["gpu1", "gpu2"]), check=True)
+    made = relay(model(hosts=["gpu1", "gpu2"]))
+    assert (
+        predicted.changes
+        == made.changes
+        == [
+            "update NetworkPolicy it-a/tiny-relay",
+            "update ConfigMap it-a/tiny-relay",
+            "update Secret it-a/tiny-relay",
+        ]
+    )
+    diff = json.dumps(made["diff"])
+    assert "10.9.0.12" in diff
+    assert "gpu2" in diff
+    made = relay(model(hosts=["gpu1", "gpu2"], port=8080, replicas=3))
+    assert made.changes == ["update Deployment it-a/tiny-relay", "update Service it-a/tiny"]
+    service = api.get("service", "tiny", "it-a") or {}
+    assert service["spec"]["clusterIP"] == address
+    assert [port["port"] for port in service["spec"]["ports"]] == [8080]
+    assert relay(model(hosts=["gpu1", "gpu2"], port=8080, replicas=3)).changes == []
+    # Back again: what was ours and is no longer wanted goes.
+    relay(model())
+    policy = api.get("networkpolicy", "tiny-relay", "it-a") or {}
+    assert len(policy["spec"]["egress"]) == 1
+    assert relay(model()).changes == []
+
+
+def test_drift_is_mended_and_additions_of_others_stay() -> None:
+    prepare()
+    relay()
+    api.kubectl(
+        "patch", "service", "tiny", "-n", "it-a", "--type=merge", "-p",
+        '{"metadata":{"annotations":{"theirs":"1"}},"spec":{"selector":{"app":"stolen"}}}',
+    )
+    assert relay(check=True).changes == []  # an added label in a selector is theirs
+    api.kubectl(
+        "patch", "configmap", "tiny-relay", "-n", "it-a", "--type=merge", "-p",
+        '{"data":{"eds.json":"{}","more":"x"}}',
+    )
+    assert relay().changes == ["update ConfigMap it-a/tiny-relay"]
+    assert relay().changes == []
+    service = api.get("service", "tiny", "it-a") or {}
+    assert service["metadata"]["annotations"]["theirs"] == "1"
+
+
+def test_foreign_service_is_refused_once_and_others_go_on() -> None:
+    prepare()
+    api.apply(namespace("it-a"), foreign_service())
+    before = api.get("service", "tiny", "it-a")
+    predicted = relay(model("tiny"), model("big"), check=True)
+    made = relay(model("tiny"), model("big"))
+    assert predicted.failed
+    assert made.failed
+    assert made.changes == predicted.changes
+    assert made.changes == [
+        "create Event OwnershipRefused on Service it-a/tiny",
+        "create ConfigMap it-fleet/state",
+        *created("big"),
+    ]
+    refused = made["models"]["it-a/tiny"]
+    assert refused["state"] == "refused"
+    assert "Helm release web" in refused["reason"]
+    assert "written by somebody" in refused["reason"]
+    assert made["models"]["it-a/big"]["state"] == "waiting"
+    assert api.get("service", "tiny", "it-a") == before
+    assert api.get("deployment", "tiny-relay", "it-a") is None
+    again = relay(model("tiny"), model("big"))
+    assert again.failed
+    assert again.writes == 0
+    events = json.loads(api.kubectl("get", "events", "-n", "it-a", "-o", "json"))["items"]
+    ours = [item for item in events if item["reason"] == "OwnershipRefused"]
+    assert len(ours) == 1
+    assert ours[0]["type"] == "Warning"
+    assert ours[0]["involvedObject"]["name"] == "tiny"
+    api.kubectl("delete", "service", "tiny", "-n", "it-a")
+    mended = relay(model("tiny"), model("big"))
+    assert mended.changes == ["update ConfigMap it-fleet/state", *created("tiny")]
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+def test_other_foreign_objects_are_refused_too(kind: str) -> None:
+    prepare()
+    api.apply(
+        namespace("it-a"),
+        {
+            "apiVersion": "v1",
+            "kind": kind,
+            "metadata": {"name": "tiny-relay", "namespace": "it-a"},
+        },
+    )
+    result = relay()
+    assert result["models"]["it-a/tiny"]["state"] == "refused"
+    assert "%s it-a/tiny-relay" % kind in result["msg"]
+    assert api.get("service", "tiny", "it-a") is None
+
+
+def test_another_fleets_model_is_foreign() -> None:
+    prepare()
+    relay()
+    api.run("token", fleet="other", fleet_namespace="it-other", namespaces=["it-a"])
+    api.run("registration", fleet="other", fleet_namespace="it-other", records=[record()])
+    result = relay(fleet="other", fleet_namespace="it-other", prune=True)
+    assert result["models"]["it-a/tiny"]["state"] == "refused"
+    assert "another fleet, it" in result["msg"]
+    assert api.get("service", "tiny", "it-a") is not None
+
+
+@pytest.mark.parametrize(
+    ("leaf", "reason"),
+    [
+        (Authority().leaf("10.9.0.11"), "not signed by the fleet's CA"),
+        (AUTHORITY.leaf("10.9.0.12"), "not for the address 10.9.0.11"),
+        (AUTHORITY.leaf("10.9.0.11", days=-1, since=2), "expired"),
+        (AUTHORITY.leaf("10.9.0.11", ca=True), "is a CA"),
+        (AUTHORITY.leaf("10.9.0.11", usages=[]), "extended key usage"),
+    ],
+    ids=["other CA", "other address", "expired", "CA", "no server use"],
+)
+def test_record_with_a_swapped_pin_is_refused(leaf: Any, reason: str) -> None:
+    prepare(record(certificates=[leaf.pem]), record("gpu2"))
+    alone = relay(model("tiny"))
+    assert alone["models"]["it-a/tiny"]["state"] == "refused"
+    assert reason in alone["models"]["it-a/tiny"]["hosts"]["gpu1"]
+    assert api.get("service", "tiny", "it-a") is None
+    both = relay(model("tiny", hosts=["gpu1", "gpu2"]))
+    assert both.failed
+    assert both["models"]["it-a/tiny"]["hosts"]["gpu2"] == "accepted"
+    secret = (api.get("secret", "tiny-relay", "it-a") or {})["data"]["cds.json"]
+    assert "gpu1" not in base64.b64decode(secret).decode()
+
+
+def test_what_is_missing_is_named() -> None:
+    prepare()
+    no_record = relay(model(hosts=["gpu9"]))
+    assert "gpu9: it has no registration record" in no_record["msg"]
+    no_engine = relay(model("unknown"))
+    assert "lists no engine of this model" in no_engine["msg"]
+    no_token = relay(
+        model(namespace="it-c"),
+        fleet="it",
+        models=[model(namespace="it-c")],
+    )
+    assert no_token.failed
+    no_namespace = relay(create_namespaces=False)
+    assert "namespace it-a does not exist" in no_namespace["msg"]
+    no_digest = relay(image="envoy:1.40")
+    assert "no digest" in no_digest["msg"]
+    assert "requests" not in no_digest
+    wrong = relay(model(port=0), model("UPPER"))
+    assert "port is not a number" in wrong["msg"]
+    assert "UPPER" in wrong["msg"]
+
+
+def test_prune_removes_what_left_the_inventory_and_nothing_else() -> None:
+    prepare()
+    relay(model("tiny"), model("big"))
+    api.apply(foreign_service("web"))
+    kept = relay(model("tiny"))
+    assert kept["orphans"] == ["it-a/big"]
+    assert kept.changes == []
+    predicted = relay(model("tiny"), check=True, prune=True)
+    gone = relay(model("tiny"), prune=True)
+    assert gone.changes == predicted.changes
+    assert [change.split()[1] for change in gone.changes] == [
+        "Service", "Deployment", "PodDisruptionBudget", "Secret", "ConfigMap", "NetworkPolicy",
+    ]
+    assert api.get("service", "big", "it-a") is None
+    assert api.get("service", "tiny", "it-a") is not None
+    assert api.get("service", "web", "it-a") is not None
+
+
+def test_lease_of_a_running_writer_is_respected_and_of_a_dead_one_followed() -> None:
+    prepare()
+    lease = api.get("lease", "tether-writer", api.FLEET_NAMESPACE) or {}
+    assert not lease["spec"].get("holderIdentity")
+    held = {
+        "spec": {
+            "holderIdentity": "other-run",
+            "renewTime": "2999-01-01T00:00:00.000000Z",
+            "leaseDurationSeconds": 20,
+        }
+    }
+    patch = ("patch", "lease", "tether-writer", "-n", api.FLEET_NAMESPACE, "--type=merge", "-p")
+    api.kubectl(*patch, json.dumps(held))
+    blocked = relay(lease_timeout=2)
+    assert blocked.failed
+    assert "held by other-run" in blocked["msg"]
+    assert api.get("service", "tiny", "it-a") is None
+    held["spec"]["renewTime"] = "2020-01-01T00:00:00.000000Z"
+    api.kubectl(*patch, json.dumps(held))
+    assert len(relay(lease_timeout=2).changes) == 7
+    lease = api.get("lease", "tether-writer", api.FLEET_NAMESPACE) or {}
+    assert lease["spec"]["leaseTransitions"] >= 1

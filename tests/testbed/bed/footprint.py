@@ -1,0 +1,115 @@
+"""What the bed's programs change outside of the bed, and how it is put back.
+
+Some of their paths are fixed in their code, and the kubelet sets a few kernel
+parameters. What was there before the first bed came up is on record, so that
+the last one to go can leave the machine as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import files
+from .layout import LOCKS, STATE_ROOT, Bed
+
+_NETNS = Path("/run/netns")
+_SHIM_SOCKETS = Path("/run/containerd")
+_CNI_RESULTS = Path("/var/lib/cni")
+_LOG_LINKS = Path("/var/log/containers")
+_DEVICE_PLUGINS = Path("/var/lib/kubelet/device-plugins")
+_NSPAWN = Path("/run/systemd/nspawn")
+_DIRECTORIES = (
+    _NETNS,
+    _SHIM_SOCKETS,
+    _CNI_RESULTS,
+    _LOG_LINKS,
+    _DEVICE_PLUGINS.parent,
+    _NSPAWN,
+)
+_PARAMETERS = (
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
+    "kernel/keys/root_maxbytes",
+)
+_RECORD = STATE_ROOT / "machine.json"
+
+
+def record() -> None:
+    """Before the first bed: write down how the machine is."""
+    with files.locked(LOCKS / "footprint"):
+        if _RECORD.exists():
+            return
+        content = {
+            "directories": [str(path) for path in _DIRECTORIES if path.exists()],
+            "netns_mounted": _NETNS in files.mounts_below(_NETNS),
+            "parameters": {name: _parameter(name).read_text() for name in _PARAMETERS},
+        }
+        files.write(_RECORD, json.dumps(content, indent=2) + "\n")
+
+
+def sweep(bed: Bed, machine_names: Iterable[str]) -> None:
+    """Delete what one bed, whose processes are gone, left in shared places."""
+    bundles = bed.containerd / "state" / "io.containerd.runtime.v2.task"
+    for address in bundles.glob("*/*/address"):
+        socket = Path(address.read_text().strip().removeprefix("unix://"))
+        if _SHIM_SOCKETS in socket.parents:
+            socket.unlink(missing_ok=True)
+    for result in _CNI_RESULTS.glob("results/*"):
+        if _network_name(result) == bed.namespace:
+            result.unlink()
+    for link in _LOG_LINKS.glob("*"):
+        if link.is_symlink() and bed.state in link.readlink().parents:
+            link.unlink()
+    for name in machine_names:
+        for path in (_NSPAWN / "propagate" / name, _NSPAWN / "unix-export" / name):
+            files.remove_tree(path)
+
+
+def restore() -> None:
+    """After the last bed: put the machine back as it was on record."""
+    with files.locked(LOCKS / "footprint"):
+        if not _RECORD.exists() or set(STATE_ROOT.iterdir()) != {_RECORD}:
+            return
+        before = json.loads(_RECORD.read_text())
+        for name, value in before["parameters"].items():
+            if _parameter(name).read_text() != value:
+                _parameter(name).write_text(value)
+        existed = {Path(path) for path in before["directories"]}
+        if _DEVICE_PLUGINS.parent not in existed:
+            for name in ("kubelet.sock", "kubelet_internal_checkpoint"):
+                (_DEVICE_PLUGINS / name).unlink(missing_ok=True)
+        # `ip netns add` mounts the directory on itself, for good.
+        if not before["netns_mounted"] and _NETNS.exists() and not any(_NETNS.iterdir()):
+            subprocess.run(["umount", _NETNS], capture_output=True, check=False)
+        for path in _DIRECTORIES:
+            if path not in existed:
+                _remove_empty(path)
+        _RECORD.unlink()
+        STATE_ROOT.rmdir()
+
+
+def _parameter(name: str) -> Path:
+    return Path("/proc/sys") / name
+
+
+def _network_name(result: Path) -> str | None:
+    try:
+        return json.loads(result.read_text()).get("networkName")
+    except (OSError, json.JSONDecodeError):
+        return None
+
+
+def _remove_empty(path: Path) -> None:
+    """Delete empty directories from the leaves up; what holds a file stays."""
+    for directory, _, _ in os.walk(path, topdown=False):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            continue

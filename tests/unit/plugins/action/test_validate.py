@@ -1,0 +1,169 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The validate role and action through a real ansible-playbook, on inventories written here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.vars.manager import VariableManager
+
+from ansible_collections.tether.fleet.plugins.plugin_utils import catalogue, inventory
+from ansible_collections.tether.fleet.plugins.plugin_utils.plain import plain
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
+EXAMPLE = os.path.join(ROOT, "inventories", "example")
+PLAYBOOK = """
+- hosts: fleet_hosts:fleet_cluster
+  gather_facts: false
+  roles: [tether.fleet.validate]
+- hosts: fleet_hosts:fleet_cluster
+  gather_facts: false
+  tasks:
+    - ansible.builtin.copy:
+        content: "{{ fleet_plan | to_json }}"
+        dest: "{{ out }}/{{ inventory_hostname }}.json"
+        mode: "0600"
+      delegate_to: localhost
+      connection: local
+      vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+"""
+HOSTS = {
+    "all": {
+        "vars": {"fleet_name": "demo", "domain": "example.org"},
+        "children": {
+            "fleet_hosts": {
+                "hosts": {
+                    # Nothing listens there: the check opens no connection.
+                    "gpu1": {"ansible_host": "gpu1.{{ domain }}"},
+                    "gpu2": {"fleet_address": "192.0.2.2"},
+                }
+            },
+            "fleet_cluster": {"hosts": {"cluster": {"ansible_connection": "local"}}},
+        },
+    }
+}
+MODEL = {
+    "name": "tiny",
+    "namespace": "team-a",
+    "engine": "llama_server",
+    "hosts": ["gpu1", "gpu2"],
+    "files": [{"name": "tiny.gguf", "source": "models/tiny.gguf", "sha256": "0" * 64}],
+}
+
+
+def play(folder, models, *options):
+    hosts = json.loads(json.dumps(HOSTS))
+    if models is not None:
+        hosts["all"]["vars"]["fleet_models"] = models
+    (folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    (folder / "play.yml").write_text(PLAYBOOK)
+    (folder / "out").mkdir()
+    argv = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook")]
+    argv += ["-i", str(folder / "hosts.yml"), str(folder / "play.yml"), *options]
+    argv += ["-e", "out=%s" % (folder / "out")]
+    environ = dict(os.environ)
+    environ.update(
+        ANSIBLE_COLLECTIONS_PATH=os.path.join(ROOT, ".ansible", "collections"),
+        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
+        ANSIBLE_NOCOLOR="1",
+        ANSIBLE_LOCAL_TEMP=str(folder / "tmp"),
+    )
+    done = subprocess.run(
+        argv, env=environ, cwd=str(folder), capture_output=True, text=True, timeout=120
+    )
+    plans = {
+        path.stem: json.loads(path.read_text()) for path in sorted((folder / "out").iterdir())
+    }
+    return done.returncode, done.stdout + done.stderr, plans
+
+
+def test_every_host_of_a_later_play_has_the_plan(tmp_path):
+    code, text, plans = play(tmp_path, [MODEL])
+    assert code == 0, text
+    assert set(plans) == {"gpu1", "gpu2", "cluster"}
+    plan = plans["cluster"]
+    assert plans["gpu1"] == plan
+    assert plan["hosts"]["gpu1"]["address"] == "gpu1.example.org"
+    assert plan["hosts"]["gpu2"]["address"] == "192.0.2.2"
+    source = plan["models"]["team-a/tiny"]["files"][0]["source"]
+    assert source == str(tmp_path / "models" / "tiny.gguf")
+
+
+@pytest.mark.parametrize("limit", ["gpu2", "cluster"])
+def test_the_plan_is_whole_under_limit(tmp_path, limit):
+    code, text, plans = play(tmp_path, [MODEL], "--limit", limit, "--check")
+    assert code == 0, text
+    # Check mode copies nothing: the plan is looked at through the run's own success.
+    assert "failed=0" in text
+    (tmp_path / "again").mkdir()
+    code, text, plans = play(tmp_path / "again", [MODEL], "--limit", limit)
+    assert code == 0, text
+    assert set(plans) == {limit}
+    assert set(plans[limit]["hosts"]) == {"gpu1", "gpu2"}
+    assert plans[limit]["hosts"]["gpu1"]["address"] == "gpu1.example.org"
+
+
+def test_every_mistake_is_in_one_message(tmp_path):
+    wrong = dict(MODEL, hosts=["gpu9"], args=["--host", "0.0.0.0"], port="80")
+    code, text, plans = play(tmp_path, [wrong, dict(MODEL, name=True)])
+    assert code != 0
+    assert plans == {}
+    for words in (
+        "The inventory has 4 mistakes; nothing was changed.",
+        "team-a/tiny: hosts[0]: the inventory has no host or group gpu9",
+        "team-a/tiny: args[0]: --host is set by the collection",
+        "team-a/tiny: port: is",
+        "fleet_models[1]: name: is the boolean true",
+    ):
+        assert words in text
+
+
+def test_models_that_nobody_defined(tmp_path):
+    code, text, unused = play(tmp_path, None)
+    assert code != 0
+    assert "fleet_models: is not defined" in text
+
+
+def test_the_plan_is_data_to_later_templates(tmp_path):
+    args = ["--reasoning-budget-message", "{% raw %}{{ lookup('pipe', 'id') }}{% endraw %}"]
+    code, text, plans = play(tmp_path, [dict(MODEL, args=args)])
+    assert code == 0, text
+    assert plans["gpu1"]["models"]["team-a/tiny"]["args"][1] == "{{ lookup('pipe', 'id') }}"
+
+
+def test_the_example_inventory():
+    loader = DataLoader()
+    sources = InventoryManager(loader=loader, sources=[EXAMPLE])
+    variables = VariableManager(loader=loader, inventory=sources)
+    own = {
+        host.name: plain(variables.get_vars(host=host, include_hostvars=False))
+        for host in sources.get_hosts()
+    }
+    shared = own["cluster"]
+    models = shared["fleet_models"]
+    plan = inventory.resolve(
+        models,
+        own,
+        plain(sources.get_groups_dict()),
+        catalogue.load(),
+        inventory.Fleet(shared["fleet_name"], shared["fleet_cluster_namespace"]),
+        base=EXAMPLE,
+    )
+    assert len(plan["models"]) == 5
+    assert plan["namespaces"] == ["team-a", "team-b"]
+    assert [host for host in plan["hosts"] if plan["hosts"][host]["engines"]] == [
+        "gpu1",
+        "gpu2",
+        "gpu3",
+    ]
+    assert plan["hosts"]["gpu3"]["address"] == "gpu3.example.org"
+    digests = [item["sha256"] for item in plan["model_files"]]
+    assert len(set(digests)) == 5

@@ -1,0 +1,167 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import os
+
+import pytest
+import yaml
+
+from ansible_collections.tether.fleet.plugins.plugin_utils import catalogue, inventory
+
+ROOT = os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)
+
+TOY = """
+engine: toy
+title: toy-server
+artifact: toy
+binary: bin/toy
+listener: tcp
+argv: [serve, "{file}", "--listen", "127.0.0.1:{port}", "--name={namespace}.{model}"]
+environment:
+  set: {TOY_MODEL: "{model}"}
+  accepted:
+    - {name: TOY_DEVICE, type: choice, choices: [cpu, gpu]}
+health: {path: /ready, status: 204, timeout: 10}
+stop_timeout: 5
+paths:
+  - {path: /v1/models, methods: [GET]}
+arguments:
+  version: "1.2"
+  flags:
+    - {names: [--listen], type: string, collection: the loopback port is the inventory's}
+    - {names: [--threads, -t], type: int, min: 1, max: 8}
+"""
+
+MODEL = {
+    "name": "tiny",
+    "namespace": "team-a",
+    "engine": "toy",
+    "hosts": ["gpu1"],
+    "engine_port": 8081,
+    "files": [{"name": "tiny.bin", "source": "/srv/tiny.bin", "sha256": "0" * 64}],
+    "args": ["-t", "4"],
+    "environment": {"TOY_DEVICE": "cpu"},
+}
+HOSTS = {"gpu1": {"ansible_host": "192.0.2.1"}}
+GROUPS = {"fleet_hosts": ["gpu1"], "fleet_cluster": ["cluster"]}
+
+
+def toy(tmp_path, **changes):
+    data = yaml.safe_load(TOY)
+    data.update(changes)
+    (tmp_path / "toy.yml").write_text(yaml.safe_dump(data))
+    return catalogue.load(str(tmp_path))
+
+
+def test_the_shipped_catalogue_is_sound():
+    engines = catalogue.load()
+    assert "llama_server" in engines
+    assert not engines["llama_server"].needs_port
+
+
+def test_the_shipped_catalogue_agrees_with_the_lock():
+    with open(os.path.join(ROOT, "fleet.lock.yml"), encoding="utf-8") as stream:
+        pins = yaml.safe_load(stream)["artifacts"]
+    for name, engine in catalogue.load().items():
+        pin = pins[engine.data["artifact"]]
+        # The table of arguments is that of one version: a new pin needs a look at the table.
+        assert engine.table.version == str(pin["version"]), name
+        for platform in pin["platforms"].values():
+            assert engine.data["binary"] == platform["binary"], name
+
+
+def test_a_new_engine_is_one_file(tmp_path):
+    plan = inventory.resolve([MODEL], HOSTS, GROUPS, toy(tmp_path), inventory.Fleet("demo"))
+    host = plan["hosts"]["gpu1"]
+    engine = host["engines"][0]
+    path = "/var/lib/tether/models/team-a/%s/tiny.bin" % ("0" * 64)
+    assert engine["argv"] == [
+        "/opt/tether/toy/current/bin/toy",
+        "-t",
+        "4",
+        "serve",
+        path,
+        "--listen",
+        "127.0.0.1:8081",
+        "--name=team-a.tiny",
+    ]
+    assert engine["environment"] == {"TOY_DEVICE": "cpu", "TOY_MODEL": "tiny"}
+    assert engine["socket"] is None
+    assert engine["upstream"] == "127.0.0.1:8081"
+    assert host["daemons"][0]["health"]["port"] == 8081
+    assert host["daemons"][0]["address_families"] == ["AF_UNIX", "AF_INET", "AF_INET6"]
+    assert host["loopback_ports"] == [
+        {"port": 8081, "accounts": ["tether-ingress"], "server": "tether-team-a"}
+    ]
+    assert plan["artifacts"] == [{"name": "caddy"}, {"name": "toy"}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"engine": "other"}, "the file is named toy.yml"),
+        ({"listener": "udp"}, "listener"),
+        ({"binary": "../toy"}, "binary"),
+        ({"binary": "/bin/sh"}, "binary"),
+        ({"argv": ["{file}", "{prot}"]}, "no slot {prot}"),
+        ({"argv": ["{file}"]}, "needs {port}"),
+        ({"argv": ["{port}"]}, "needs {file}"),
+        ({"argv": ["{file}", "{port}", "{socket}"]}, "no slot {socket}"),
+        ({"argv": ["{file}", "{port}", "--threads"]}, "mark as the collection's"),
+        ({"colour": "red"}, "colour"),
+        ({"paths": []}, "paths"),
+        ({"paths": [{"path": "v1", "methods": ["GET"]}]}, "paths"),
+        ({"health": {"path": "/", "status": 200}}, "health"),
+        (
+            {"arguments": {"version": "1", "flags": [{"names": ["-a"], "type": "choice"}]}},
+            "a choice needs choices",
+        ),
+        (
+            {
+                "arguments": {
+                    "version": "1",
+                    "flags": [
+                        {"names": ["-a"], "type": "switch"},
+                        {"names": ["-a"], "type": "switch"},
+                    ],
+                }
+            },
+            "-a is in row 0 already",
+        ),
+        (
+            {
+                "arguments": {
+                    "version": "1",
+                    "flags": [{"names": ["-a"], "type": "string", "pattern": "("}],
+                }
+            },
+            "pattern",
+        ),
+        (
+            {
+                "arguments": {
+                    "version": "1",
+                    "flags": [
+                        {"names": ["-a"], "type": "switch", "collection": "x", "refused": "y"}
+                    ],
+                }
+            },
+            "exclude each other",
+        ),
+    ],
+)
+def test_mistakes_in_a_catalogue_file_are_named(tmp_path, changes, words):
+    with pytest.raises(catalogue.CatalogueError) as caught:
+        toy(tmp_path, **changes)
+    assert "toy.yml" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_slots_are_filled_in_one_pass(tmp_path):
+    engine = toy(tmp_path)["toy"]
+    slots = {"model": "{port}", "namespace": "n", "file": "{model}", "port": "1", "socket": ""}
+    argv = engine.argv(slots, ["{file}"])
+    # A brace in a value or in a model's own argument is text.
+    assert argv[1:4] == ["{file}", "serve", "{model}"]
+    assert argv[-1] == "--name=n.{port}"

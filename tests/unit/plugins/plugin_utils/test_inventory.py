@@ -1,0 +1,396 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import copy
+import json
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.tether.fleet.plugins.module_utils import accounts, model_store
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
+from ansible_collections.tether.fleet.plugins.plugin_utils import (
+    catalogue,
+    ingress_config,
+    inventory,
+)
+
+CATALOGUE = catalogue.load()
+FLEET = inventory.Fleet("demo")
+HOSTS = {
+    "gpu1": {"ansible_host": "192.0.2.1"},
+    "gpu2": {"ansible_host": "10.0.0.2", "fleet_address": "gpu2.example.org"},
+    "gpu3": {"ansible_host": "2001:db8::3"},
+    "spare": {"ansible_host": "192.0.2.9"},
+}
+GROUPS = {
+    "all": ["gpu1", "gpu2", "gpu3", "spare", "cluster"],
+    "ungrouped": [],
+    "fleet_hosts": ["gpu1", "gpu2", "gpu3"],
+    "fleet_cluster": ["cluster"],
+    "large": ["gpu1", "gpu2"],
+    "empty": [],
+}
+DIGEST = "0123456789abcdef" * 4
+
+
+def model(**changes):
+    entry = {
+        "name": "tiny",
+        "namespace": "team-a",
+        "engine": "llama_server",
+        "hosts": ["gpu1"],
+        "files": [
+            {"name": "tiny.gguf", "source": "https://example.org/tiny.gguf", "sha256": DIGEST}
+        ],
+    }
+    entry.update(changes)
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def file(**changes):
+    return [dict(model()["files"][0], **changes)]
+
+
+def resolve(models, hosts=None, groups=None, fleet=FLEET, **more):
+    hosts, groups = hosts or HOSTS, groups or GROUPS
+    return inventory.resolve(models, hosts, groups, CATALOGUE, fleet, **more)
+
+
+def mistakes(*args, **more):
+    with pytest.raises(inventory.InventoryErrors) as caught:
+        resolve(*args, **more)
+    return caught.value.mistakes
+
+
+# Each row: changes to a sound entry, the key that is named, words of the message.
+MISTAKES = [
+    ({"name": None}, "name", "is missing"),
+    ({"name": "Tiny"}, "name", '"Tiny"; expected a Service name'),
+    ({"name": "1tiny"}, "name", "beginning with a letter"),
+    ({"name": "tiny-"}, "name", "ending in a letter or digit"),
+    ({"name": "a.b"}, "name", "a Service name"),
+    ({"name": "tiny\n"}, "name", "a Service name"),
+    ({"name": "t" * 51}, "name", "it has 51 characters"),
+    ({"name": 1.10}, "name", "the number 1.1"),
+    ({"name": True}, "name", "the boolean true"),
+    ({"name": True}, "name", "write it in quotes"),
+    ({"namespace": None}, "namespace", "is missing"),
+    ({"namespace": "n" * 64}, "namespace", "it has 64 characters"),
+    ({"namespace": "kube-system"}, "namespace", "belongs to Kubernetes"),
+    ({"namespace": "tether-fleet"}, "namespace", "belongs to the fleet itself"),
+    ({"namespace": 7}, "namespace", "write it in quotes"),
+    ({"engine": None}, "engine", "is missing"),
+    ({"engine": "llama-server"}, "engine", "did you mean llama_server?"),
+    ({"hosts": None}, "hosts", "is missing"),
+    ({"hosts": []}, "hosts", "at least one host or group"),
+    ({"hosts": "gpu1"}, "hosts", '"gpu1"; expected a list'),
+    ({"hosts": ["gpu1", "gpu1"]}, "hosts", "lists something twice"),
+    ({"hosts": ["gpu4"]}, "hosts[0]", "did you mean gpu"),
+    ({"hosts": ["gpu1", "larg"]}, "hosts[1]", "did you mean large?"),
+    ({"hosts": ["spare"]}, "hosts[0]", "not in the group fleet_hosts"),
+    ({"hosts": ["all"]}, "hosts[0]", "hosts outside fleet_hosts: spare, cluster"),
+    ({"hosts": ["empty"]}, "hosts[0]", "is empty"),
+    ({"hosts": ["cluster"]}, "hosts[0]", "stands for the cluster"),
+    ({"hosts": [1]}, "hosts[0]", "write it in quotes"),
+    ({"port": 0}, "port", "a port from 1 to 65535"),
+    ({"port": 70000}, "port", "a port from 1 to 65535"),
+    ({"port": "80"}, "port", "without quotes"),
+    ({"port": True}, "port", "the boolean true"),
+    ({"port": 80.5}, "port", "the number 80.5"),
+    ({"replicas": 0}, "replicas", "from 1 to 64"),
+    ({"files": None}, "files", "is missing"),
+    ({"files": []}, "files", "at least one file"),
+    ({"files": ["tiny.gguf"]}, "files[0]", "a mapping with name, source and sha256"),
+    ({"files": [{"name": "x"}]}, "files[0].source", "is missing"),
+    ({"files": [{"name": "x"}]}, "files[0].sha256", "64 lower-case hexadecimal digits"),
+    ({"files": file(sha256="abc")}, "files[0].sha256", "it has 3"),
+    ({"files": file(sha256=DIGEST.upper())}, "files[0].sha256", "lower case"),
+    ({"files": file(sha256="sha256:" + DIGEST)}, "files[0].sha256", "leave out sha256:"),
+    ({"files": file(sha256=DIGEST + "\n")}, "files[0].sha256", "64 lower-case"),
+    ({"files": file(sha256=int("1" * 64))}, "files[0].sha256", "write it in quotes"),
+    ({"files": file(size="5")}, "files[0].size", "without quotes"),
+    ({"files": file(size=0)}, "files[0].size", "size in bytes"),
+    ({"files": file(size=1.5)}, "files[0].size", "size in bytes"),
+    ({"files": file(sha512="x")}, "files[0].sha512", "did you mean sha256?"),
+    ({"files": file(name="../x")}, "files[0].name", "plain file name"),
+    ({"files": file(name="a/b")}, "files[0].name", "plain file name"),
+    ({"files": file(name="a..b")}, "files[0].name", ".. in it"),
+    ({"files": file(name=".x")}, "files[0].name", "plain file name"),
+    ({"files": file(name="-x")}, "files[0].name", "plain file name"),
+    ({"files": file(name="a b")}, "files[0].name", "plain file name"),
+    ({"files": file(name="x" * 201)}, "files[0].name", "it has 201 characters"),
+    ({"files": file(name="m-00001-of-00003.gguf")}, "files[0].name", "one part of a split model"),
+    ({"files": file() + file()}, "files", "listed 2 times"),
+    ({"files": file(source="http://x/y")}, "files[0].source", "plain http"),
+    ({"files": file(source="ftp://x/y")}, "files[0].source", "scheme ftp"),
+    ({"files": file(source="hf://a/b")}, "files[0].source", "https URL"),
+    ({"files": file(source="file:///x")}, "files[0].source", "the path alone"),
+    ({"files": file(source="https://u:p@x/y")}, "files[0].source", "user or password"),
+    ({"files": file(source="https:///y")}, "files[0].source", "without a host"),
+    ({"files": file(source="https://x")}, "files[0].source", "without a file"),
+    ({"files": file(source="https://x:99999/y")}, "files[0].source", "is no URL"),
+    ({"files": file(source=" x")}, "files[0].source", "blanks"),
+    ({"files": file(source="")}, "files[0].source", "an https URL, or a path"),
+    ({"args": "--mlock"}, "args", "a list of strings"),
+    ({"args": ["--ctx-size", 2048]}, "args[1]", "write it in quotes"),
+    ({"args": ["--host", "0.0.0.0"]}, "args[0]", "set by the collection"),
+    ({"args": ["--flash-attn", True]}, "args[1]", "the boolean true"),
+    ({"environment": ["A=b"]}, "environment", "a mapping"),
+    ({"environment": {"CUDA_VISIBLE_DEVICES": 0}}, "environment.CUDA_VISIBLE_DEVICES", "quotes"),
+    ({"environment": {"LLAMA_ARG_HOST": "x"}}, "environment.LLAMA_ARG_HOST", "refused"),
+    ({"environment": {"A=B": "x"}}, "environment", "not a variable's name"),
+    ({"engine_port": 8081}, "engine_port", "listens on a unix socket"),
+    ({"engine_port": 80}, "engine_port", "from 1024"),
+    ({"fils": []}, "fils", "did you mean files?"),
+]
+
+
+@pytest.mark.parametrize(("changes", "key", "words"), MISTAKES)
+def test_mistake_is_named(changes, key, words):
+    found = mistakes([model(**changes)])
+    assert any(m.key == key and words in m.message for m in found), [m.line() for m in found]
+    assert all(
+        m.model.startswith(("fleet_models[0]", "team-a/")) or "/tiny" in m.model for m in found
+    )
+
+
+def test_all_mistakes_of_all_models_at_once():
+    models = [
+        model(**{"name": "m%d" % index, **changes})
+        for index, (changes, _key, _words) in enumerate(MISTAKES)
+    ]
+    found = {(m.model.split("/")[-1], m.key) for m in mistakes(models)}
+    for index, (changes, key, _words) in enumerate(MISTAKES):
+        if "name" in changes or "namespace" in changes:
+            continue
+        assert ("m%d" % index, key) in found
+
+
+def test_one_message_holds_every_line():
+    with pytest.raises(inventory.InventoryErrors) as caught:
+        resolve([model(port=0, replicas=0), "x"], fleet=inventory.Fleet(None))
+    text = str(caught.value)
+    assert text.startswith("The inventory has 4 mistakes; nothing was changed.")
+    assert "\n  - fleet_name: is not defined" in text
+    assert "\n  - team-a/tiny: port: " in text
+    assert "\n  - fleet_models[1]: entry: " in text
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [(None, "is not defined"), ({}, "a mapping"), ("x", "expected a list"), (1, "the number 1")],
+)
+def test_models_that_are_no_list(models, words):
+    assert words in mistakes(models)[0].message
+
+
+def test_duplicates_in_a_namespace():
+    found = mistakes([model(), model(port=81), model(name="other")])
+    assert [(m.model, m.key) for m in found] == [("team-a/tiny", "name")]
+
+
+def test_one_name_in_two_namespaces_is_fine():
+    plan = resolve([model(), model(namespace="team-b")])
+    assert list(plan["models"]) == ["team-a/tiny", "team-b/tiny"]
+    engines = plan["hosts"]["gpu1"]["engines"]
+    for key in ("account", "unit", "socket"):
+        assert engines[0][key] != engines[1][key]
+    # Each namespace has a copy of its own.
+    assert len(plan["hosts"]["gpu1"]["model_files"]) == 2
+    assert len(plan["model_files"]) == 1
+
+
+def test_two_sizes_of_one_digest():
+    found = mistakes(
+        [model(files=file(size=5)), model(name="other", files=file(size=6, name="o.gguf"))]
+    )
+    assert [(m.model, m.key) for m in found] == [("team-a/other", "files[0].size")]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "key", "words"),
+    [
+        ({}, "fleet_address", "has no address"),
+        ({"ansible_host": "127.0.0.1"}, "ansible_host", "this machine alone"),
+        ({"ansible_host": "::1"}, "ansible_host", "this machine alone"),
+        ({"ansible_host": "0.0.0.0"}, "ansible_host", "this machine alone"),
+        ({"ansible_host": "169.254.1.1"}, "ansible_host", "link-local"),
+        ({"ansible_host": "localhost"}, "ansible_host", "this machine alone"),
+        ({"ansible_host": "1.2.3"}, "ansible_host", "looks like an IP address"),
+        ({"ansible_host": "gpu_1"}, "ansible_host", "neither an IP address nor a DNS name"),
+        ({"ansible_host": "2001:DB8::1"}, "ansible_host", "usual form"),
+        ({"ansible_host": 5}, "ansible_host", "in quotes"),
+        ({"fleet_address": "a b", "ansible_host": "192.0.2.1"}, "fleet_address", "neither"),
+        ({"ansible_host": "GPU2.example.org"}, "ansible_host", "address already"),
+    ],
+)
+def test_addresses(hosts, key, words):
+    found = mistakes([model()], hosts=dict(HOSTS, gpu3=hosts))
+    assert any(m.key == key and words in m.message and m.model == "host gpu3" for m in found)
+
+
+def test_an_inventory_name_with_a_dot_is_an_address():
+    groups = dict(GROUPS, fleet_hosts=["gpu9.example.org"])
+    plan = resolve([model(hosts=["gpu9.example.org"])], hosts={}, groups=groups)
+    assert plan["hosts"]["gpu9.example.org"]["names"] == ["gpu9.example.org"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "key"),
+    [
+        ({"fleet_hosts": []}, "fleet_hosts"),
+        ({"fleet_cluster": []}, "fleet_cluster"),
+        ({"fleet_cluster": ["a", "b"]}, "fleet_cluster"),
+        ({"fleet_cluster": ["gpu1"]}, "fleet_cluster"),
+    ],
+)
+def test_groups(groups, key):
+    assert key in [m.key for m in mistakes([], groups=dict(GROUPS, **groups))]
+
+
+@pytest.mark.parametrize(
+    ("fleet", "key"),
+    [
+        (inventory.Fleet(None), "fleet_name"),
+        (inventory.Fleet("Demo Fleet"), "fleet_name"),
+        (inventory.Fleet(5), "fleet_name"),
+        (inventory.Fleet("demo", "Tether"), "fleet_cluster_namespace"),
+        (inventory.Fleet("demo", ingress_port="9443"), "ingress_port"),
+        (inventory.Fleet("demo", ingress_port=True), "ingress_port"),
+    ],
+)
+def test_fleet(fleet, key):
+    assert [m.key for m in mistakes([], fleet=fleet)] == [key]
+
+
+def test_a_fleet_without_models_still_has_its_hosts():
+    plan = resolve([])
+    assert list(plan["hosts"]) == ["gpu1", "gpu2", "gpu3"]
+    assert plan["hosts"]["gpu1"]["engines"] == []
+    assert plan["hosts"]["gpu1"]["artifacts"] == ["caddy"]
+
+
+def test_plan():
+    plan = resolve(
+        [model(hosts=["large", "gpu3", "gpu1"], args=["--ctx-size", "2048"])], base="/inventory"
+    )
+    entry = plan["models"]["team-a/tiny"]
+    assert entry["hosts"] == ["gpu1", "gpu2", "gpu3"]
+    assert (entry["port"], entry["replicas"], entry["environment"]) == (80, 2, {})
+    host = plan["hosts"]["gpu1"]
+    engine = host["engines"][0]
+    socket = "/run/tether/engines/team-a.tiny/engine.sock"
+    path = "/var/lib/tether/models/team-a/%s/tiny.gguf" % DIGEST
+    assert engine["argv"][:3] == [
+        "/opt/tether/llama_server/current/llama-server",
+        "--ctx-size",
+        "2048",
+    ]
+    for flag, value in (("--host", socket), ("--model", path), ("--alias", "tiny")):
+        assert engine["argv"][engine["argv"].index(flag) + 1] == value
+    assert host["addresses"] == ["192.0.2.1"]
+    assert host["names"] == []
+    assert plan["hosts"]["gpu2"]["names"] == ["gpu2.example.org"]
+    assert plan["hosts"]["gpu3"]["addresses"] == ["2001:db8::3"]
+    assert host["daemons"][0]["address_families"] == ["AF_UNIX"]
+    assert plan["artifacts"] == [{"name": "caddy"}, {"name": "llama_server"}]
+    json.dumps(plan)
+
+
+def test_relative_sources_start_at_the_base():
+    plan = resolve(
+        [
+            model(files=file(source="models/x.gguf")),
+            model(name="home", files=file(source="~/x.gguf")),
+            model(name="up", files=file(source="../x.gguf")),
+        ],
+        base="/inventory",
+        expand=lambda path: path.replace("~", "/home/me"),
+    )
+    assert [entry["files"][0]["source"] for entry in plan["models"].values()] == [
+        "/home/me/x.gguf",
+        "/inventory/models/x.gguf",
+        "/x.gguf",
+    ]
+
+
+def test_other_parts_take_the_plan_as_it_is():
+    long = "n" * 63
+    plan = resolve([model(), model(namespace="ingress"), model(namespace=long, name="m" * 50)])
+    host = plan["hosts"]["gpu1"]
+    accounts.check_entries(
+        [{"comment": "x", "groups": [], "state": "present", **item} for item in host["accounts"]]
+    )
+    model_store.check_entries([{"state": "present", **item} for item in host["model_files"]])
+    paths = {model_store.path_of(model_store.STORE, item): item for item in host["model_files"]}
+    assert set(paths) == {item["path"] for e in host["engines"] for item in e["files"]}
+    base.check_entries([with_defaults(base.ENTRY_SPEC, item) for item in host["daemons"]])
+    assert "team-a" in ingress_config.render({"engines": host["routes"]})
+
+
+def with_defaults(spec, given):
+    """An entry as AnsibleModule would hand it on."""
+    assert set(given) <= set(spec), set(given) - set(spec)
+    result = {}
+    for key, option in spec.items():
+        value = given.get(key, option.get("default"))
+        if option.get("options") and option["type"] == "dict":
+            if value is not None or option.get("apply_defaults"):
+                value = with_defaults(option["options"], value or {})
+        elif option.get("options") and value:
+            value = [with_defaults(option["options"], item) for item in value]
+        result[key] = value
+    return result
+
+
+def test_the_order_of_models_does_not_matter():
+    models = [model(name="m%d" % i, namespace="n%d" % (i % 3), hosts=["large"]) for i in range(20)]
+    shuffled = list(models)
+    random.Random(1).shuffle(shuffled)  # noqa: S311
+    assert json.dumps(resolve(models)) == json.dumps(resolve(shuffled))
+
+
+def test_the_input_stays_as_it_was():
+    models = [model(hosts=["large"], args=["--mlock"], environment={})]
+    before = copy.deepcopy(models)
+    resolve(models)
+    assert models == before
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(model(args=[], environment={}, port=1, replicas=1))), JSON)
+def test_any_value_of_any_key_is_taken_or_named(key, value):
+    entry = model()
+    entry[key] = value
+    try:
+        plan = resolve([entry])
+    except inventory.InventoryErrors:
+        return
+    json.dumps(plan, allow_nan=False)
+
+
+def test_two_hundred_models_over_forty_hosts():
+    hosts = {"h%d" % i: {"ansible_host": "10.1.0.%d" % i} for i in range(1, 41)}
+    groups = {"fleet_hosts": list(hosts), "fleet_cluster": ["cluster"]}
+    models = [
+        model(name="m%d" % i, hosts=["h%d" % (1 + i % 40), "h%d" % (1 + (i + 1) % 40)])
+        for i in range(200)
+    ]
+    resolve([model(hosts=["h1"])], hosts, groups)
+    start = time.process_time()
+    resolve(models, hosts, groups)
+    assert time.process_time() - start < 0.8

@@ -1,0 +1,90 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.tether.fleet.plugins.plugin_utils import names
+
+LABEL = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+MODEL = st.from_regex(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?", fullmatch=True)
+# Names that differ only behind the place where they are cut.
+LONG = st.builds("{}{}".format, st.just("n" * 50), st.from_regex(r"[a-z0-9]{1,13}", fullmatch=True))
+NAMESPACE = st.one_of(LABEL, LONG, st.sampled_from(["ingress", "ingress-x", "engine"]))
+PAIR = st.tuples(NAMESPACE, MODEL)
+
+
+@given(NAMESPACE)
+def test_account_fits_and_is_never_the_ingress(namespace):
+    account = names.engine_account(namespace)
+    assert re.fullmatch(r"tether-[a-z0-9_-]{1,25}", account)
+    assert account != names.INGRESS_ACCOUNT
+
+
+@given(NAMESPACE, NAMESPACE)
+def test_accounts_differ(one, other):
+    same = names.engine_account(one) == names.engine_account(other)
+    assert same == (one == other)
+
+
+@given(PAIR, PAIR)
+def test_models_never_share_a_name(one, other):
+    for function in (names.model_key, names.engine_unit, names.engine_directory):
+        assert (function(*one) == function(*other)) == (one == other)
+
+
+@given(PAIR)
+def test_socket_path_fits_every_system(pair):
+    path = names.engine_socket(*pair)
+    assert len(path.encode()) <= 103
+    # llama-server listens on a unix socket only when the name ends so.
+    assert path.endswith(".sock")
+    assert path.startswith(names.engine_directory(*pair) + "/")
+
+
+@given(MODEL)
+def test_kubernetes_names_fit_a_label(model):
+    assert len(names.relay(model)) <= 63
+    assert names.service(model) == model
+
+
+@given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
+def test_host_records_differ_and_are_names_that_kubernetes_takes(one, other):
+    record = names.host_record(one)
+    assert len(record) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", record)
+    assert (record == names.host_record(other)) == (one == other)
+
+
+@given(st.text(max_size=100), st.text(max_size=100))
+def test_label_values_differ_and_are_valid(one, other):
+    value = names.label_value(one)
+    assert len(value) <= 63
+    assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", value)
+    assert (value == names.label_value(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "account"),
+    [
+        ("team-a", "tether-team-a"),
+        ("n" * 25, "tether-" + "n" * 25),
+        ("ingress", "tether-ingress_"),
+    ],
+)
+def test_plain_names_stay_readable(namespace, account):
+    assert names.engine_account(namespace).startswith(account)
+
+
+def test_documented_forms():
+    assert names.engine_unit("team-a", "tiny") == "tether-engine-team-a.tiny.service"
+    assert names.engine_socket("team-a", "tiny") == "/run/tether/engines/team-a.tiny/engine.sock"
+    assert names.model_path("team-a", "ab", "x") == "/var/lib/tether/models/team-a/ab/x"
+    assert names.host_record("gpu1.example.org") == "host-gpu1.example.org"
+    assert names.host_record("gpu_1").startswith("hostx-gpu-1-")
+    assert names.token_secret("team-a") == "token-team-a"
+    assert names.artifact_current("caddy") == "/opt/tether/caddy/current"
