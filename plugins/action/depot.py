@@ -16,15 +16,8 @@ class ActionModule(ControllerAction):
     ARGUMENT_SPEC = {
         "lock": {"type": "raw"},
         "depot_dir": {"type": "path"},
-        "artifacts": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
-                "name": {"type": "str", "required": True},
-                "platform": {"type": "str", "default": "linux-x86_64"},
-            },
-        },
+        "artifacts": {"type": "list", "elements": "str", "default": []},
+        "platforms": {"type": "list", "elements": "str", "default": ["linux-x86_64"]},
         "models": {
             "type": "list",
             "elements": "dict",
@@ -42,7 +35,12 @@ class ActionModule(ControllerAction):
     def act(self, arguments: Dict[str, Any], task_vars: Dict[str, Any]) -> Dict[str, Any]:
         lock = self.read_lock(arguments["lock"]) if arguments["artifacts"] else None
         store = self.open_depot(arguments["depot_dir"])
-        desired = depot.wants(lock, arguments["artifacts"], arguments["models"], self.base_folder())
+        artifacts = [
+            {"name": name, "platform": platform}
+            for name in arguments["artifacts"]
+            for platform in arguments["platforms"]
+        ]
+        desired = depot.wants(lock, artifacts, arguments["models"], self.base_folder())
         plan = store.plan(desired, store.observe(desired, arguments["verify"]))
         store.check_sources(plan)
         if not self._task.check_mode:

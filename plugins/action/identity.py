@@ -89,9 +89,9 @@ class ActionModule(ActionBase):
         choice = decide(state, ca_pem, who, options, now)
         if choice["reason"]:
             self._add([Step("sign", "certificate", who.host, after=choice["reason"] + "\n")])
-        if choice["reason"] and state["csr"] and ca_pem:
+        if choice["reason"] and ca_pem:
             if check:
-                ca.check_record(folder, state["csr"], who, now)
+                _rehearse(state, folder, who, now)
             else:
                 secret = ca.passphrase(
                     options["ca_passphrase"],
@@ -166,6 +166,16 @@ def predict(state: Dict[str, Any], directory: str, activate: bool) -> List[Step]
         "next_key": bool(state["pending_key"]),
     }
     return host_key.install_steps(directory, present, activate)
+
+
+def _rehearse(
+    state: Dict[str, Any], folder: str, who: signing.Subject, now: datetime.datetime
+) -> None:
+    """What signing would refuse, as far as it can be known before the run."""
+    if state["csr"]:
+        signing.check_request(state["csr"])
+    if state["public_key_sha256"]:
+        ca.check_record(folder, state["public_key_sha256"], who, now)
 
 
 def _key_of(pem: Optional[str]) -> Optional[str]:

@@ -77,7 +77,6 @@ ExecStart=%(nft)s -f %(file)s
 ExecReload=%(nft)s -f %(file)s
 ProtectSystem=strict
 ProtectHome=yes
-PrivateTmp=yes
 NoNewPrivileges=yes
 CapabilityBoundingSet=CAP_NET_ADMIN
 

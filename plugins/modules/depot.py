@@ -35,19 +35,15 @@ options:
       - Default is C(tether.fleet/depot) in the user's cache folder.
     type: path
   artifacts:
-    description: Artifacts of the lock.
+    description: Names of artifacts in the lock.
     type: list
-    elements: dict
+    elements: str
     default: []
-    suboptions:
-      name:
-        description: Name in the lock.
-        type: str
-        required: true
-      platform:
-        description: Platform in the lock, as V(linux-x86_64).
-        type: str
-        default: linux-x86_64
+  platforms:
+    description: Platforms that each of them is fetched for.
+    type: list
+    elements: str
+    default: [linux-x86_64]
   models:
     description: Model files.
     type: list
@@ -83,10 +79,8 @@ author:
 EXAMPLES = r"""
 - name: Fetch what the fleet runs
   tether.fleet.depot:
-    artifacts:
-      - name: caddy
-      - name: caddy
-        platform: darwin-arm64
+    artifacts: [caddy, llama_server]
+    platforms: [linux-x86_64]
     models:
       - name: tiny.gguf
         source: /srv/models/tiny.gguf

@@ -83,7 +83,7 @@ EXAMPLES = r"""
     space:
       - {path: /opt, bytes: 500000000}
       - {path: /var, bytes: 8000000000}
-    controller_time: "{{ now(utc=true).timestamp() }}"
+    controller_time: "{{ now().timestamp() }}"
     libraries: {libvulkan1: libvulkan.so.1, libgomp1: libgomp.so.1}
     platforms: [linux-x86_64]
     min_glibc: "2.30"

@@ -35,6 +35,7 @@ options:
   ca_certificate:
     description:
       - The fleet's CA as PEM; several certificates while it is being replaced.
+      - May be empty in check mode, before there is one.
     type: str
     required: true
   models:
@@ -197,7 +198,9 @@ def run(module: Any) -> Dict[str, Any]:
     params = module.params
     arguments.check_names(params)
     relay.check_image(params["image"])
-    certificates.check_ca(params["ca_certificate"])
+    # A check of a fresh fleet comes before its CA: predicted records carry no certificates then.
+    if params["ca_certificate"] or not module.check_mode:
+        certificates.check_ca(params["ca_certificate"])
     predicted = params["predicted_records"] if module.check_mode else []
     registration.check(predicted, module.check_mode)
     desired = dict(

@@ -225,7 +225,8 @@ def issue(
     with _locked(folder):
         ca_certificate = signing.load_certificate(certificate(folder) or "", "CA certificate")
         try:
-            check_record(folder, csr_pem, who, now)
+            public = signing.check_request(csr_pem).public_key()
+            check_record(folder, signing.public_key_sha256(public), who, now)
             leaf = signing.sign(csr_pem, who, ca_certificate, key, now, lifetime_days)
         except signing.PolicyError as error:
             raise signing.refuse(
@@ -236,16 +237,14 @@ def issue(
     return Issued(pem, leaf.not_valid_after_utc)
 
 
-def check_record(
-    folder: str, csr_pem: Union[str, bytes], who: signing.Subject, now: datetime.datetime
-) -> None:
+def check_record(folder: str, public: str, who: signing.Subject, now: datetime.datetime) -> None:
     """Refuse a key that already serves under another host's name.
 
     Two hosts with one key (a cloned disk) could each stand in for the other.
 
+    :param public: ``signing.public_key_sha256`` of the key
     :raises signing.PolicyError: naming the other host
     """
-    public = signing.public_key_sha256(signing.check_request(csr_pem).public_key())
     for host, certificates in record(folder).items():
         for item in certificates:
             if (

@@ -91,7 +91,9 @@ def wants(
                 "Pin the file: sha256sum prints its digest",
             )
         source = model_source(item.get("source") or "", base, what)
-        want = Want("model", item["name"], item["sha256"], item.get("size"), source, item["name"])
+        # Several models may have a file of one name.
+        name = "%s (%s)" % (item["name"], item["sha256"][:12])
+        want = Want("model", name, item["sha256"], item.get("size"), source, item["name"])
         found.setdefault(want.sha256, want)
     return list(found.values())
 
@@ -204,7 +206,7 @@ class Depot:
         os.makedirs(os.path.dirname(final), exist_ok=True)
         os.makedirs(os.path.dirname(partial), exist_ok=True)
         with self._turn(want):
-            if "reason" not in self._look(want, False):
+            if "reason" not in self._look(want, verify=True):
                 return  # another run was faster
             resumed = os.path.exists(partial) and "url" in want.source
             self._fill(want, partial)

@@ -87,7 +87,9 @@ def resolve(
             own += _check_model(model, label, wrong, groups, members, catalogue, fleet)
         found += own
         if not own:
-            entries.append(_normalise(model, groups, members, base, expand))
+            entry = _normalise(model, groups, members, base, expand)
+            entry["health_path"] = catalogue[entry["engine"]].data["health"]["path"]
+            entries.append(entry)
     found += _check_duplicates(models)
     found += _check_together(entries, catalogue)
     if found:
@@ -397,7 +399,16 @@ def _plan(
         "models": {names.model_key(entry["namespace"], entry["name"]): entry for entry in entries},
         "hosts": {host: _host(host, addresses[host], by_host[host], catalogue) for host in members},
         "namespaces": sorted({entry["namespace"] for entry in entries}),
-        "artifacts": [{"name": name} for name in sorted(used | {names.INGRESS_ARTIFACT})],
+        "artifacts": {
+            artifact: {
+                "hosts": [
+                    host
+                    for host in members
+                    if any(engine["artifact"] == artifact for engine in by_host[host])
+                ]
+            }
+            for artifact in sorted(used)
+        },
         "model_files": _files(file for entry in entries for file in entry["files"]),
     }
 
@@ -480,10 +491,7 @@ def _host(
 ) -> Dict[str, Any]:
     namespaces = sorted({engine["namespace"] for engine in engines})
     by_ip = is_ip(address)
-    libraries: Dict[str, Dict[str, str]] = {}
-    for item in (item for engine in engines for item in engine["libraries"]):
-        for family, package in sorted(item["packages"].items()):
-            libraries.setdefault(family, {})[package] = item["library"]
+    libraries = {item["library"]: item for engine in engines for item in engine["libraries"]}
     stored = {
         item["path"]: dict(
             _without_path(item), namespace=engine["namespace"], group=engine["account"]
@@ -499,17 +507,7 @@ def _host(
         "record": names.host_record(host),
         "engines": engines,
         "daemons": [_daemon(engine, catalogue[engine["engine"]].data) for engine in engines],
-        "routes": [
-            {
-                "namespace": engine["namespace"],
-                "model": engine["model"],
-                "upstream": engine["upstream"],
-                "paths": engine["paths"],
-                "health": engine["health"]["path"],
-            }
-            for engine in engines
-        ],
-        "artifacts": sorted({engine["artifact"] for engine in engines} | {names.INGRESS_ARTIFACT}),
+        "artifacts": sorted({engine["artifact"] for engine in engines}),
         "namespaces": namespaces,
         "accounts": [{"name": names.INGRESS_ACCOUNT}]
         + [{"name": names.engine_account(namespace)} for namespace in namespaces],
@@ -523,7 +521,7 @@ def _host(
             for engine in engines
             if engine["port"] is not None
         ],
-        "libraries": libraries,
+        "libraries": [libraries[key] for key in sorted(libraries)],
     }
 
 

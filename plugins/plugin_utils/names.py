@@ -13,7 +13,6 @@ import hashlib
 import re
 
 INGRESS_ACCOUNT = "tether-ingress"
-INGRESS_ARTIFACT = "caddy"
 INGRESS_UNIT = "tether-ingress.service"
 RUN_DIR = "/run/tether/engines"
 MODEL_STORE = "/var/lib/tether/models"

@@ -16,9 +16,10 @@ def plain(value: Any) -> Any:
     """A copy of a value in which every container and scalar has Python's own type."""
     if value is None or isinstance(value, bool):
         return value
-    for kind in (int, float):
-        if isinstance(value, kind):
-            return value if type(value) is kind else kind.__add__(value, kind(0))
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
     if isinstance(value, str):
         return value if type(value) is str else "".join(value)
     if isinstance(value, Mapping):

@@ -17,7 +17,7 @@ import hashlib
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import Iterable, List, Optional, Tuple, Union
+from typing import Iterable, List, Optional, Tuple, Type, TypeVar, Union
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -38,6 +38,7 @@ MAX_NAME = 64
 # A request is a few hundred bytes; RSA 8192 is below 3 KiB.
 MAX_PEM = 64 * 1024
 
+_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
 Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?\Z")
@@ -309,14 +310,11 @@ def _check_key(key: object) -> None:
 
 
 def _check_ca(certificate: x509.Certificate, now: datetime.datetime) -> None:
-    try:
-        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
-    except (x509.ExtensionNotFound, ValueError) as error:
-        raise PolicyError("CA certificate: %s" % _short(error)) from error
-    if not basic.ca or not usage.key_cert_sign:
-        raise PolicyError("CA certificate: not a CA")
-    _check_time(certificate, now, "CA certificate")
+    what = "CA certificate"
+    basic = _extension(certificate, x509.BasicConstraints, what)
+    if not basic.ca or not _extension(certificate, x509.KeyUsage, what).key_cert_sign:
+        raise PolicyError("%s: not a CA" % what)
+    _check_time(certificate, now, what)
 
 
 def _check_leaf(leaf: x509.Certificate, ca: x509.Certificate, now: datetime.datetime) -> None:
@@ -329,15 +327,18 @@ def _check_leaf(leaf: x509.Certificate, ca: x509.Certificate, now: datetime.date
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
         raise PolicyError("certificate: the fleet's CA did not sign it") from None
     _check_time(leaf, now, "certificate")
-    try:
-        basic = leaf.extensions.get_extension_for_class(x509.BasicConstraints).value
-        purposes = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    except (x509.ExtensionNotFound, ValueError) as error:
-        raise PolicyError("certificate: %s" % _short(error)) from error
-    if basic.ca:
+    if _extension(leaf, x509.BasicConstraints, "certificate").ca:
         raise PolicyError("certificate: it is a CA")
+    purposes = _extension(leaf, x509.ExtendedKeyUsage, "certificate")
     if list(purposes) != [ExtendedKeyUsageOID.SERVER_AUTH]:
         raise PolicyError("certificate: it is not for server use alone")
+
+
+def _extension(certificate: x509.Certificate, kind: Type[_Extension], what: str) -> _Extension:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        raise PolicyError("%s: it has no %s" % (what, kind.__name__)) from None
 
 
 def _check_time(certificate: x509.Certificate, now: datetime.datetime, what: str) -> None:

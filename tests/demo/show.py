@@ -164,9 +164,8 @@ def main() -> None:
     ask()
     ask_streamed()
     print(
-        f"\n{DIM}The model has random weights (half a megabyte), so the words mean nothing. The way\n"
-        "they took is real: pod -> Service -> relay -> TLS -> ingress on the host -> llama-server."
-        + PLAIN
+        f"\n{DIM}The model has random weights, so the words mean nothing. The way they took\n"
+        "is real: pod -> Service -> relay -> TLS -> ingress on the host -> llama-server." + PLAIN
     )
     print(NEXT)
 

@@ -238,7 +238,8 @@ def test_drift_is_mended_and_additions_of_others_stay() -> None:
         "patch", "service", "tiny", "-n", "it-a", "--type=merge", "-p",
         '{"metadata":{"annotations":{"theirs":"1"}},"spec":{"selector":{"app":"stolen"}}}',
     )
-    assert relay(check=True).changes == []  # an added label in a selector is theirs
+    # An annotation is theirs; a label more in the selector would select no relay.
+    assert relay().changes == ["update Service it-a/tiny"]
     api.kubectl(
         "patch", "configmap", "tiny-relay", "-n", "it-a", "--type=merge", "-p",
         '{"data":{"eds.json":"{}","more":"x"}}',
@@ -247,6 +248,7 @@ def test_drift_is_mended_and_additions_of_others_stay() -> None:
     assert relay().changes == []
     service = api.get("service", "tiny", "it-a") or {}
     assert service["metadata"]["annotations"]["theirs"] == "1"
+    assert "app" not in service["spec"]["selector"]
 
 
 def test_foreign_service_is_refused_once_and_others_go_on() -> None:

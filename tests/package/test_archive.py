@@ -23,7 +23,7 @@ PLUGIN_TYPES = {"modules": "module", "filter": "filter", "test": "test", "lookup
 ALLOWED = re.compile(
     r"""(
     MANIFEST\.json | FILES\.json | README\.md | LICENSE | CONTRIBUTING\.md | CHANGELOG\.rst
-    | fleet\.lock\.yml | requirements\.(txt|yml) | meta/runtime\.yml
+    | fleet\.lock\.yml | requirements\.(in|txt|yml) | meta/runtime\.yml
     | changelogs/(config|changelog)\.yaml
     | docs/.+\.(md|rst|svg|png)
     | plugins/(action|doc_fragments|filter|lookup|module_utils|modules|plugin_utils|test)/

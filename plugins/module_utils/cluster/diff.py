@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, labels
 from ansible_collections.tether.fleet.plugins.module_utils.plan import MASK
@@ -25,15 +25,39 @@ except ImportError:
 
 Object = Dict[str, Any]
 
+# Maps in which nobody else may have a key.
+_EXACT = (
+    ("data",),
+    ("binaryData",),
+    ("spec", "selector"),
+    ("spec", "podSelector", "matchLabels"),
+)
+
 
 def differs(desired: Object, live: Object) -> bool:
     """Whether ``live`` must be written to become ``desired``."""
     if not _contains(desired, live):
         return True
-    for key in ("data", "binaryData"):
-        if key in desired and set(live.get(key) or {}) != set(desired[key]):
-            return True
+    if surplus(desired, live):
+        return True
     return any(_left_over(fields, desired) for fields in _applied(live))
+
+
+def surplus(desired: Object, live: Object) -> Object:
+    """What others added where only our own keys may be, as a JSON merge patch that removes it.
+
+    An apply leaves it in place; a label more in a Service's selector would select no relay.
+    """
+    patch: Object = {}
+    for path in _EXACT:
+        wanted, found = _at(desired, path), _at(live, path)
+        extra = set(found) - set(wanted)
+        if wanted and extra:
+            below: Object = dict.fromkeys(sorted(extra))
+            for key in reversed(path):
+                below = {key: below}
+            patch.update(below)
+    return patch
 
 
 def needs_upgrade(live: Object) -> Optional[int]:
@@ -133,6 +157,13 @@ def _contains(wanted: Any, found: Any) -> bool:
             and all(_contains(one, two) for one, two in zip(wanted, found or []))
         )
     return bool(wanted == found)
+
+
+def _at(item: Object, path: Tuple[str, ...]) -> Object:
+    found: Any = item
+    for key in path:
+        found = (found or {}).get(key)
+    return found or {}
 
 
 def _project(shape: Any, item: Any) -> Any:

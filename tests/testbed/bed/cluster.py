@@ -32,13 +32,20 @@ def kubectl(bed: Bed) -> list[str]:
 
 
 def daemons(bed: Bed) -> list[Daemon]:
-    """All processes of the cluster, in the order in which they start."""
+    """All processes of the cluster."""
+    return [*independent_daemons(bed), *dependent_daemons(bed)]
+
+
+def independent_daemons(bed: Bed) -> list[Daemon]:
+    """Those that wait for nobody, or know how to wait."""
+    return [_etcd(bed), _apiserver(bed), _containerd(bed)]
+
+
+def dependent_daemons(bed: Bed) -> list[Daemon]:
+    """Those that give up when the API server or containerd does not answer."""
     return [
-        _etcd(bed),
-        _apiserver(bed),
         _controller_manager(bed),
         _scheduler(bed),
-        _containerd(bed),
         _kubelet(bed),
         _kube_proxy(bed),
         _kube_router(bed),
@@ -88,6 +95,7 @@ def apply_manifest(bed: Bed) -> bool:
     addresses = {"machine": bed.machine_address, NODE: bed.node_address, **bed.hosts}
     lines = [f"{address} {name}" for name, address in addresses.items()]
     text = string.Template(_MANIFEST.read_text()).substitute(
+        zones=" ".join(f"{name}:1053" for name in addresses),
         # Indented as the place in the manifest where they go.
         hosts=f"\n{' ' * 12}".join(lines),
         coredns=images.COREDNS.pinned,

@@ -60,20 +60,20 @@ def up(name: str, names: list[str] | None) -> Bed:
             hosts.ensure_key(bed)
             outcome.text = "made" if pki.ensure(bed) else "all there"
         cluster.configure(bed)
-        etcd, apiserver, *others = cluster.daemons(bed)
+        first, then = cluster.independent_daemons(bed), cluster.dependent_daemons(bed)
         with step("start control plane") as outcome:
-            outcome.text = _started([etcd, apiserver], bed)
+            outcome.text = _started(bed, first)
         with step("start hosts") as outcome:
             started = [host for host in bed.hosts if hosts.ensure(bed, host)]
             hosts.write_ssh_files(bed)
             outcome.text = " ".join(started) or "all running"
-        with step("control plane ready"):
-            cluster.wait_control_plane(bed)
-        with step("start node") as outcome:
-            outcome.text = _started(others, bed)
         with step("import images") as outcome:
             cluster.wait_containerd(bed)
             outcome.text = f"{cluster.import_images(bed)} imported"
+        with step("control plane ready"):
+            cluster.wait_control_plane(bed)
+        with step("start node") as outcome:
+            outcome.text = _started(bed, then)
         with step("apply manifest") as outcome:
             outcome.text = "changed" if cluster.apply_manifest(bed) else "unchanged"
         with step("hosts ready"):
@@ -173,7 +173,7 @@ def _built(now: bool) -> str:
     return "built" if now else "all there"
 
 
-def _started(daemons: list[process.Daemon], bed: Bed) -> str:
+def _started(bed: Bed, daemons: list[process.Daemon]) -> str:
     started = [daemon.name for daemon in daemons if process.ensure(bed, daemon)]
     return " ".join(started) or "all running"
 

@@ -41,6 +41,8 @@ _FILES = {
     ),
     "etc/sudoers.d/bed": f"{LOGIN} ALL=(ALL) NOPASSWD: ALL\n",
     "etc/systemd/journald.conf.d/bed.conf": "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n",
+    # PAM complains at every login while it is not there.
+    "etc/default/locale": "LANG=C.UTF-8\n",
     # Nothing answers at any address: a name that is not in /etc/hosts fails at once.
     "etc/resolv.conf": "# This network has no name server.\n",
 }

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -28,6 +29,7 @@ def make_zip(path: Path, entries: List[Tuple[str, bytes, int]]) -> Path:
         for name, content, mode in entries:
             info = zipfile.ZipInfo(name)
             info.external_attr = mode << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
             packed.writestr(info, content)
     return path
 
@@ -71,8 +73,10 @@ def test_plain_names(name: str, plain: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["/a", "//a", "..", "../a", "a/../../b", "a/..", "C:/x", "c:x", "a\\b", "a\0b", "a\nb", "\x7f"]
-    + ["a\udc80"],
+    [
+        *["/a", "//a", "..", "../a", "a/../../b", "a/..", "C:/x", "c:x"],
+        *["a\\b", "a\0b", "a\nb", "\x7f", "a\udc80"],
+    ],
 )
 def test_names_that_are_refused(name: str) -> None:
     with pytest.raises(Refusal):
@@ -250,7 +254,7 @@ def test_two_members_for_one_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
-@pytest.mark.parametrize("keep", [0, 10, 200, -1])
+@pytest.mark.parametrize("keep", [0, 10, 200, -50])
 def test_a_truncated_archive(form: str, keep: int, tmp_path: Path) -> None:
     content = os.urandom(2000)
     if form == "zip":
@@ -316,10 +320,8 @@ def test_nothing_ever_lands_outside(
     folder = base / "1" / "out"
     folder.mkdir(parents=True)
     before = {str(found) for found in base.rglob("*")}
-    try:
+    with contextlib.suppress(Refusal):
         archive.unpack(str(path), "tar", ALL, str(folder), "x")
-    except Refusal:
-        pass
     for found in base.rglob("*"):
         assert str(found) in before or folder in found.parents
     for found in folder.rglob("*"):

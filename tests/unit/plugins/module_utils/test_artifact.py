@@ -154,10 +154,10 @@ def swap_for_link(folder: Path) -> None:
         (swap_for_link, "lib/one is another link", False),
         (lambda f: (f / "bin/program").unlink(), "bin/program is missing", False),
         (lambda f: (f / "bin/program").chmod(0o700), "mode 0700 instead of 0755", False),
-        (lambda f: (f / "bin/program").chmod(0o777), "by others", False),
+        (lambda f: (f / "bin/program").chmod(0o777), "by, others", False),
         (lambda f: (f / "bin/program").write_bytes(b"longer"), "6 bytes instead of 1", False),
         (lambda f: (f / "lib/new").write_bytes(b"x"), "lib/new is not part of it", False),
-        (lambda f: (f / "lib").chmod(0o777), "by others", False),
+        (lambda f: (f / "lib").chmod(0o777), "by, others", False),
         (lambda f: (f / ".tether-manifest.json").write_text("{"), "no readable manifest", False),
         (lambda f: (f / ".tether-manifest.json").unlink(), "no readable manifest", False),
     ],
@@ -301,7 +301,7 @@ def test_another_run_was_faster(host: Host) -> None:
 )
 def test_entries_that_are_refused(host: Host, keys: Dict[str, Any]) -> None:
     with pytest.raises(Refusal):
-        artifact.check_entries([host.entry("1", **keys)])
+        artifact.check_entries([dict(host.entry("1"), **keys)])
 
 
 def test_an_artifact_given_twice(host: Host) -> None:

@@ -94,7 +94,7 @@ def test_a_new_engine_is_one_file(tmp_path):
     assert host["loopback_ports"] == [
         {"port": 8081, "accounts": ["tether-ingress"], "server": "tether-team-a"}
     ]
-    assert plan["artifacts"] == [{"name": "caddy"}, {"name": "toy"}]
+    assert plan["artifacts"] == {"toy": {"hosts": ["gpu1"]}}
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ def test_a_fleet_without_models_still_has_its_hosts():
     plan = resolve([])
     assert list(plan["hosts"]) == ["gpu1", "gpu2", "gpu3"]
     assert plan["hosts"]["gpu1"]["engines"] == []
-    assert plan["hosts"]["gpu1"]["artifacts"] == ["caddy"]
+    assert plan["hosts"]["gpu1"]["artifacts"] == []
 
 
 def test_plan():
@@ -298,7 +298,7 @@ def test_plan():
     assert plan["hosts"]["gpu2"]["names"] == ["gpu2.example.org"]
     assert plan["hosts"]["gpu3"]["addresses"] == ["2001:db8::3"]
     assert host["daemons"][0]["address_families"] == ["AF_UNIX"]
-    assert plan["artifacts"] == [{"name": "caddy"}, {"name": "llama_server"}]
+    assert plan["artifacts"] == {"llama_server": {"hosts": ["gpu1", "gpu2", "gpu3"]}}
     json.dumps(plan)
 
 
@@ -330,7 +330,7 @@ def test_other_parts_take_the_plan_as_it_is():
     paths = {model_store.path_of(model_store.STORE, item): item for item in host["model_files"]}
     assert set(paths) == {item["path"] for e in host["engines"] for item in e["files"]}
     base.check_entries([with_defaults(base.ENTRY_SPEC, item) for item in host["daemons"]])
-    assert "team-a" in ingress_config.render({"engines": host["routes"]})
+    assert "team-a" in ingress_config.render({"engines": host["engines"]})
 
 
 def with_defaults(spec, given):

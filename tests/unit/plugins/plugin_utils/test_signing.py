@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
 from typing import Any, Dict, List, Optional, Tuple
@@ -80,7 +81,7 @@ def test_ca() -> None:
     assert usage.key_cert_sign
     assert usage.crl_sign
     assert not usage.digital_signature
-    assert NOW > CA.not_valid_before_utc
+    assert CA.not_valid_before_utc < NOW
     assert CA.not_valid_after_utc - NOW > 3649 * DAY
     CA.verify_directly_issued_by(CA)
 
@@ -104,7 +105,7 @@ def test_never_outlives_the_ca_and_never_starts_before_it() -> None:
 
 @pytest.mark.parametrize("now", [NOW - DAY, NOW + 3651 * DAY])
 def test_ca_out_of_time_signs_nothing(now: datetime.datetime) -> None:
-    with pytest.raises(PolicyError, match="CA certificate: (not valid before|expired)"):
+    with pytest.raises(PolicyError, match=r"CA certificate: (not valid before|expired)"):
         signing.sign(csr(), WHO, CA, CA_KEY, now)
 
 
@@ -184,19 +185,21 @@ def test_keys(_what: str, key: Any, reason: Optional[str]) -> None:
 
 
 def test_signature_of_another_key() -> None:
-    mine = bytearray(x509.load_pem_x509_csr(csr().encode()).public_bytes(serialization.Encoding.DER))
+    mine = x509.load_pem_x509_csr(csr().encode()).public_bytes(serialization.Encoding.DER)
     point = KEY.public_key().public_bytes(
         serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
     )
     other = OTHER_KEY.public_key().public_bytes(
         serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint
     )
-    stolen = x509.load_der_x509_csr(bytes(mine).replace(point, other))
+    stolen = x509.load_der_x509_csr(mine.replace(point, other))
     with pytest.raises(PolicyError, match="does not match its public key"):
         signing.sign(pem(stolen), WHO, CA, CA_KEY, NOW)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-----BEGIN CERTIFICATE REQUEST-----", "\udcff", "a" * 70000])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-----BEGIN CERTIFICATE REQUEST-----", "\udcff", "a" * 70000]
+)
 def test_not_a_request(text: str) -> None:
     with pytest.raises(PolicyError):
         signing.sign(text, WHO, CA, CA_KEY, NOW)
@@ -220,8 +223,6 @@ def test_a_damaged_request_is_refused_or_signed_as_the_policy_says(
     data = bytearray(DER)
     for place, value in flips:
         data[place] = value
-    import base64
-
     body = base64.encodebytes(bytes(data[:cut] if cut % 7 == 0 else data)).decode()
     text = "-----BEGIN CERTIFICATE REQUEST-----\n%s-----END CERTIFICATE REQUEST-----\n" % body
     try:
@@ -376,12 +377,12 @@ VERIFY: List[Tuple[str, str, Dict[str, Any], Optional[str]]] = [
     ("future", pem(leaf()), {"now": NOW - DAY}, "not valid before"),
     ("CA expired", pem(leaf()), {"now": NOW + 4000 * DAY}, "CA certificate: expired"),
     ("self-made CA of the name", foreign(signer=OTHER_KEY), {}, "did not sign"),
-    ("other issuer", foreign(issuer=WHO and x509.Name([])), {}, "issuer"),
+    ("other issuer", foreign(issuer=x509.Name([])), {}, "issuer"),
     ("a CA below", foreign(is_ca=True), {}, "it is a CA"),
     ("client use", foreign(purposes=(CLIENT,)), {}, "server use alone"),
     ("both uses", foreign(purposes=(SERVER, CLIENT)), {}, "server use alone"),
     ("any use", foreign(purposes=(ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,)), {}, "alone"),
-    ("no extensions", foreign(bare=True), {}, "certificate:"),
+    ("no extensions", foreign(bare=True), {}, "no BasicConstraints"),
     ("leaf as CA", pem(leaf()), {"ca": pem(leaf())}, "not a CA"),
 ]
 

@@ -1,0 +1,176 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.tether.fleet.plugins.module_utils import firewall
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+SESSION = {"peer": "10.9.9.9", "port": 22}
+
+
+def options(**keys):
+    checked = ArgumentSpecValidator(firewall.OPTIONS).validate(
+        {"ingress_sources": ["10.0.0.0/8"], **keys}
+    )
+    assert not checked.error_messages
+    return checked.validated_parameters
+
+
+def rules(session=SESSION, uids=None, **keys):
+    text = firewall.render(options(**keys), session, uids or {})
+    return [line.strip() for line in text.splitlines()]
+
+
+def test_loading_is_one_transaction_that_replaces_only_our_table():
+    lines = rules()
+    assert lines[1:4] == [
+        "table inet tether {}",
+        "delete table inet tether",
+        "table inet tether {",
+    ]
+    assert not any("flush" in line for line in lines)
+
+
+def test_closed_lets_in_what_is_listed_and_nothing_else():
+    lines = rules(open_ports=[{"port": 22}, {"port": 53, "proto": "udp", "sources": ["fd00::/8"]}])
+    assert "type filter hook input priority filter; policy drop;" in lines
+    assert "tcp dport 22 accept" in lines
+    assert "ip6 saddr { fd00::/8 } udp dport 53 accept" in lines
+    assert "ip saddr { 10.0.0.0/8 } tcp dport 9443 accept" in lines
+
+
+def test_guard_touches_only_the_ingress_port():
+    lines = rules(policy="guard")
+    assert lines[6:9] == [
+        'iifname "lo" accept',
+        "ip saddr { 10.0.0.0/8 } tcp dport 9443 accept",
+        "tcp dport 9443 drop",
+    ]
+    assert "policy accept;" in lines[5]
+
+
+@pytest.mark.parametrize(
+    ("session", "ports", "extra"),
+    [
+        (SESSION, [{"port": 22}], False),
+        (SESSION, [{"port": 22, "sources": ["10.9.0.0/16"]}], False),
+        (SESSION, [{"port": 22, "sources": ["10.8.0.0/16"]}], True),
+        (SESSION, [{"port": 22, "proto": "udp"}], True),
+        (SESSION, [], True),
+        ({"peer": "10.9.9.9", "port": 2222}, [{"port": 22}], True),
+        (None, [], False),
+    ],
+)
+def test_the_way_back_in_is_never_cut(session, ports, extra):
+    port = session["port"] if session else 22
+    rule = "ip saddr { 10.9.9.9/32 } tcp dport %d accept" % port
+    assert (rule in rules(session, open_ports=ports)) is extra
+
+
+def test_networks_that_overlap_are_merged():
+    lines = rules(ingress_sources=["10.0.0.0/8", "10.1.0.0/16", "fd00::/8"])
+    assert "ip saddr { 10.0.0.0/8 } tcp dport 9443 accept" in lines
+    assert "ip6 saddr { fd00::/8 } tcp dport 9443 accept" in lines
+
+
+def test_loopback_ports_know_their_clients_and_their_server():
+    lines = rules(
+        uids={"tether-ingress": 998, "tether-a": 997},
+        loopback_ports=[{"port": 8081, "accounts": ["tether-ingress"], "server": "tether-a"}],
+    )
+    assert 'oifname "lo" tcp dport 8081 meta skuid != { 0, 998 } reject with tcp reset' in lines
+    assert 'oifname "lo" tcp sport 8081 meta skuid != { 997 } drop' in lines
+    # Another uid under the same name is another rule.
+    assert "# accounts: tether-a=997 tether-ingress=998" in lines
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"ingress_sources": []}, "ingress_sources is empty"),
+        ({"ingress_sources": ["10.0.0.1/8"]}, "has host bits set"),
+        ({"ingress_sources": ["anywhere"]}, "anywhere"),
+        ({"ingress_port": 0}, "0 is no port"),
+        ({"open_ports": [{"port": 70000}]}, "70000 is no port"),
+        ({"loopback_ports": [{"port": 1, "accounts": []}] * 2}, "listed twice"),
+    ],
+)
+def test_options_that_no_rule_could_mean(keys, message):
+    with pytest.raises(Refusal, match=message):
+        firewall.check_options(options(**keys))
+
+
+def observed(text, **keys):
+    seen = {
+        "session": SESSION,
+        "nft": "/usr/sbin/nft",
+        "uids": {},
+        "listing": "live\n",
+        "blockers": [],
+        "file": text,
+        "unit_file": firewall._UNIT_TEXT % {"nft": "/usr/sbin/nft", "file": firewall.FILE},
+        "record": {"text": firewall._digest(text), "listing": firewall._digest("live\n")},
+        "unit": {"UnitFileState": "enabled", "ActiveState": "active"},
+    }
+    seen.update(keys)
+    return seen
+
+
+NOTHING = {"listing": None, "file": None, "unit_file": None, "record": {}, "unit": {}, "nft": None}
+
+
+@pytest.mark.parametrize(
+    ("keys", "seen", "wanted"),
+    [
+        ({}, {}, []),
+        (
+            {},
+            NOTHING,
+            [
+                ("create", "/etc/tether/firewall.nft"),
+                ("create", "/etc/systemd/system/tether-firewall.service"),
+                ("enable", "tether-firewall.service"),
+                ("load", "inet tether"),
+            ],
+        ),
+        ({}, {"listing": None}, [("load", "inet tether")]),
+        ({}, {"listing": "less\n"}, [("load", "inet tether")]),
+        ({}, {"record": {}}, [("load", "inet tether")]),
+        (
+            {},
+            {"unit": {"UnitFileState": "enabled", "ActiveState": "failed"}},
+            [("start", "tether-firewall.service")],
+        ),
+        (
+            {"ingress_port": 9444},
+            {},
+            [("update", "/etc/tether/firewall.nft"), ("load", "inet tether")],
+        ),
+        (
+            {"state": "absent"},
+            {},
+            [
+                ("disable", "tether-firewall.service"),
+                ("remove", "inet tether"),
+                ("remove", "/etc/systemd/system/tether-firewall.service"),
+                ("remove", "/etc/tether/firewall.nft"),
+                ("remove", "/var/lib/tether/firewall.json"),
+            ],
+        ),
+        ({"state": "absent"}, NOTHING, []),
+    ],
+)
+def test_plan(keys, seen, wanted):
+    text = firewall.render(options(), SESSION, {})
+    plan = firewall.plan(options(**keys), observed(text, **seen))
+    assert [(step.action, step.name) for step in plan.steps] == wanted
+
+
+def test_accounts_that_an_earlier_task_will_make_do_not_stop_a_check():
+    wanted = options(loopback_ports=[{"port": 8081, "accounts": ["tether-new"]}])
+    plan = firewall.plan(wanted, observed("", uids={"tether-new": None}))
+    assert plan.changed
+    assert plan.data["unknown"] == ["tether-new"]
