@@ -38,6 +38,7 @@ class ActionModule(ActionBase):
         result: Dict[str, Any] = super().run(tmp, task_vars)
         _checked, options = self.validate_argument_spec(argument_spec=SPEC)
         try:
+            signing.need_library()
             result.update(ensure(options, self._task.check_mode))
         except Refusal as refusal:
             result.update(refusal.facts, failed=True, msg=str(refusal))

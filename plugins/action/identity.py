@@ -56,6 +56,7 @@ class ActionModule(ActionBase):
         self._done: Dict[str, Any] = {"changes": [], "diff": []}
         _checked, options = self.validate_argument_spec(argument_spec=SPEC)
         try:
+            signing.need_library()
             result.update(self._identity(options))
         except signing.PolicyError as error:
             refusal = signing.refuse(

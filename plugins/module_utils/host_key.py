@@ -127,8 +127,6 @@ def _plan_key(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     key, following = observed["host.key"], observed["host.key.next"]
     certificate = observed["host.crt"]
     data = {"desired": desired, "folder": folder}
-    if observed["directory"] is None:
-        result.steps.append(Step("create", "directory", folder, data=dict(data, do="directory")))
     fresh = None
     if key is None and following is None:
         fresh = "host.key"
@@ -379,15 +377,13 @@ def _make(arguments: List[str]) -> bytes:
     return done.stdout
 
 
-def _do_directory(data: Dict[str, Any]) -> None:
-    # Parents are not reported: an earlier task makes them, this is for a call on its own.
-    os.makedirs(os.path.dirname(data["folder"]), mode=0o755, exist_ok=True)
-    os.makedirs(data["folder"], exist_ok=True)
-    os.chmod(data["folder"], 0o755)  # noqa: S103  # certificate and request are public
-
-
 def _do_key(data: Dict[str, Any]) -> None:
     uid, gid = _owner(data["desired"])
+    if not os.path.isdir(data["folder"]):
+        # The role baseline makes and reports it; this is for a call on its own.
+        os.makedirs(os.path.dirname(data["folder"]), mode=0o755, exist_ok=True)
+        os.mkdir(data["folder"], 0o750)
+        os.chown(data["folder"], uid, gid)
     # The encoding is set because LibreSSL once wrote the curve's parameters instead of its name,
     # which TLS stacks refuse.
     key = _make(
@@ -444,7 +440,6 @@ def _do_remove(data: Dict[str, Any]) -> None:
 
 
 _DO = {
-    "directory": _do_directory,
     "key": _do_key,
     "own": _do_own,
     "request": _do_request,

@@ -24,13 +24,17 @@ import tempfile
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Union
 
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from ansible_collections.tether.fleet.plugins.module_utils.files import write_file
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 from ansible_collections.tether.fleet.plugins.plugin_utils import signing
+
+try:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+except ImportError:
+    # signing.need_library says so before anything here is used.
+    pass
 
 # PKCS #8 as written by `cryptography` stretches the passphrase only a little, so it must be long.
 MIN_PASSPHRASE = 12

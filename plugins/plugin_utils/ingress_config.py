@@ -13,6 +13,11 @@ them:
   request target, ``{http.request.orig_uri}``, up to the first ``?``;
 * a missing file and a missing header both read as the empty string; so a token has a least length;
 * its error log prints headers; so no header is logged at all, and no query, which may hold a key.
+
+A reload is needed when this text or the certificate changes, never for tokens. It is not free: a
+request that arrives while the old servers shut down is closed without an answer (Go's net/http
+drops what it reads after a shutdown began; measured: one to two requests a reload with four busy
+clients). So drain the host first where that matters.
 """
 
 from __future__ import annotations

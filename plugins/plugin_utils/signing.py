@@ -19,13 +19,19 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, List, Optional, Tuple, Type, TypeVar, Union
 
-from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import certificates
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    CRYPTOGRAPHY_ERROR: Optional[Exception] = None
+except ImportError as error:
+    CRYPTOGRAPHY_ERROR = error
 
 # Both clocks (controller, relay) may be off by a little; a certificate that starts in the future is
 # refused by every relay at once.
@@ -38,7 +44,7 @@ MAX_NAME = 64
 # A request is a few hundred bytes; RSA 8192 is below 3 KiB.
 MAX_PEM = 64 * 1024
 
-_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
+_Extension = TypeVar("_Extension", bound="x509.ExtensionType")
 Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?\Z")
@@ -61,6 +67,19 @@ class Subject:
     host: str
     names: Tuple[str, ...]
     addresses: Tuple[str, ...]
+
+
+def need_library() -> None:
+    """
+    :raises Refusal: when the controller lacks ``cryptography``
+    """
+    if CRYPTOGRAPHY_ERROR is not None:
+        raise Refusal(
+            "the controller's Python",
+            "no library cryptography (%s)" % CRYPTOGRAPHY_ERROR,
+            "it beside ansible-core",
+            "Run `pip install cryptography` in the environment that runs Ansible",
+        )
 
 
 def subject(host: str, names: Iterable[str], addresses: Iterable[str]) -> Subject:
@@ -98,9 +117,9 @@ def load_certificate(pem: Union[str, bytes], what: str = "certificate") -> x509.
     data = _pem_bytes(pem, what)
     try:
         certificate = x509.load_pem_x509_certificate(data)
-        # Extensions are parsed on first use; do it here so that no later line meets a surprise.
-        certificate.extensions  # noqa: B018
-        certificate.subject  # noqa: B018
+        # Parts are parsed on first use; do it here so that no later line meets a surprise.
+        certificate.public_key()
+        _parts = (certificate.subject, certificate.issuer, list(certificate.extensions))
         return certificate
     # Whatever a hostile text makes the parser raise, the caller hears of one kind of error.
     except Exception as error:
@@ -238,8 +257,9 @@ def reason_to_sign(
     if public_key_sha256(leaf.public_key()) != public_key:
         return "it belongs to another key"
     try:
-        _check_leaf(leaf, load_certificate(ca_pem, "CA certificate"), now)
-    except PolicyError as error:
+        # The very check that decides on the cluster's side whether relays pin it.
+        certificates.verify_leaf(certificate_pem, ca_pem, [*who.addresses, *who.names][0], now)
+    except certificates.CertificateRefused as error:
         return str(error)
     if _common_name(leaf) != who.host:
         return "it is for %s" % _common_name(leaf)
@@ -252,40 +272,6 @@ def reason_to_sign(
     if left < life * renew_fraction:
         return "%d of its %d days remain" % (left.days, life.days)
     return None
-
-
-def verify_leaf(
-    certificate_pem: str,
-    ca_pem: str,
-    expected: str,
-    now: datetime.datetime,
-    host: Optional[str] = None,
-) -> x509.Certificate:
-    """Check a certificate from a registration record before a relay pins it.
-
-    Who can write a record must not be able to swap a pin, so the certificate has to be signed by
-    the fleet's CA, for server use, valid now, and for the very address that the relay dials.
-
-    :param expected: the IP address or DNS name that the relay dials
-    :param host: inventory name; when given, the common name must equal it
-    :raises PolicyError: with the reason
-    """
-    leaf = load_certificate(certificate_pem)
-    if certificate_pem.count("-----BEGIN ") != 1:
-        raise PolicyError("certificate: more than one PEM block; expected the leaf alone")
-    _check_leaf(leaf, load_certificate(ca_pem, "CA certificate"), now)
-    try:
-        wanted = str(_address(expected))
-    except PolicyError:
-        wanted = _dns_name(expected)
-    found = _sans(leaf)
-    if wanted not in found:
-        raise PolicyError(
-            "certificate: it names %s, not %s" % (", ".join(found) or "nobody", wanted)
-        )
-    if host is not None and _common_name(leaf) != host:
-        raise PolicyError("certificate: it is for host %s, not %s" % (_common_name(leaf), host))
-    return leaf
 
 
 def refuse(what: str, error: PolicyError, remedy: str) -> Refusal:
@@ -315,23 +301,6 @@ def _check_ca(certificate: x509.Certificate, now: datetime.datetime) -> None:
     if not basic.ca or not _extension(certificate, x509.KeyUsage, what).key_cert_sign:
         raise PolicyError("%s: not a CA" % what)
     _check_time(certificate, now, what)
-
-
-def _check_leaf(leaf: x509.Certificate, ca: x509.Certificate, now: datetime.datetime) -> None:
-    """Signed by this CA, valid now, a server's leaf and nothing more."""
-    _check_ca(ca, now)
-    if leaf.issuer != ca.subject:
-        raise PolicyError("certificate: its issuer is not the fleet's CA")
-    try:
-        leaf.verify_directly_issued_by(ca)
-    except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError):
-        raise PolicyError("certificate: the fleet's CA did not sign it") from None
-    _check_time(leaf, now, "certificate")
-    if _extension(leaf, x509.BasicConstraints, "certificate").ca:
-        raise PolicyError("certificate: it is a CA")
-    purposes = _extension(leaf, x509.ExtendedKeyUsage, "certificate")
-    if list(purposes) != [ExtendedKeyUsageOID.SERVER_AUTH]:
-        raise PolicyError("certificate: it is not for server use alone")
 
 
 def _extension(certificate: x509.Certificate, kind: Type[_Extension], what: str) -> _Extension:

@@ -234,8 +234,9 @@ class Bed:
                 time.sleep(0.05)
 
     def environment(self) -> Dict[str, str]:
-        """No HOME and no XDG folder: what the unit gives it."""
-        return {"PATH": "/usr/bin:/bin"}
+        """What the unit gives it: without these Caddy writes a folder into the working one."""
+        run = str(self.folder / "run")
+        return {"PATH": "/usr/bin:/bin", "XDG_DATA_HOME": run, "XDG_CONFIG_HOME": run, "HOME": run}
 
     def caddy(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -2,25 +2,44 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Run the cluster modules as Ansible does, against a real API server.
 
-``TETHER_TEST_KUBECONFIG`` names a cluster whose namespaces ``it-*`` belong to these tests.
+``TETHER_TEST_KUBECONFIG`` names a cluster. Each test has a fleet and namespaces of its own, so that
+no test waits for a namespace of another one to go: what tests call ``it-a`` is ``it<number>-a`` in
+the cluster, translated here in both directions.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import pathlib
+import re
 import subprocess
 import sys
-import time
+import traceback
 from typing import Any, Dict, List, Optional
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from ansible.module_utils.testing import patch_module_args
+
 KUBECONFIG = os.environ.get("TETHER_TEST_KUBECONFIG")
-FLEET = "it"
 FLEET_NAMESPACE = "it-fleet"
 DIGEST = "@sha256:" + "0" * 64
 WRITES = ("POST", "PUT", "PATCH", "DELETE")
+MODULES = "ansible_collections.tether.fleet.plugins.modules."
+
+_serial = [os.getpid() % 100000 * 100]
+
+
+def next_world() -> None:
+    """Begin a test: a new fleet, new namespaces."""
+    _serial[0] += 1
+
+
+def _real(text: str) -> str:
+    return re.sub(r"\bit-(?=[a-z])", "it%d-" % _serial[0], text)
+
+
+def _canonical(text: str) -> str:
+    return text.replace("it%d-" % _serial[0], "it-")
 
 
 class Result(Dict[str, Any]):
@@ -39,46 +58,56 @@ class Result(Dict[str, Any]):
         return sum(self["requests"].get(method, 0) for method in WRITES)
 
 
-def run(module: str, check: bool = False, **arguments: Any) -> Result:
-    """One call of a module, in a process of its own."""
-    full = {
-        "fleet": FLEET,
-        "fleet_namespace": FLEET_NAMESPACE,
+def run(module: str, check: bool = False, fleet: str = "it", **arguments: Any) -> Result:
+    """One call of a module, in a process of its own that is forked from this one."""
+    full: Dict[str, Any] = {
         "kubeconfig": KUBECONFIG,
         "_ansible_check_mode": check,
         "_ansible_diff": True,
+        "_ansible_remote_tmp": "/tmp",
+        "_ansible_keep_remote_files": False,
     }
-    if module == "relay_probe":
-        del full["fleet"], full["fleet_namespace"]
+    if module != "relay_probe":
+        full.update(fleet="%s%d" % (fleet, _serial[0]), fleet_namespace=FLEET_NAMESPACE)
     full.update(arguments)
-    roots = [str(ROOT / ".ansible/collections"), *[path for path in sys.path if path]]
-    process = subprocess.run(
-        [sys.executable, "-m", "ansible_collections.tether.fleet.plugins.modules." + module],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": full}),
-        capture_output=True,
-        text=True,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(roots)),
-        timeout=300,
-        check=False,
-    )
-    lines = [line for line in process.stdout.splitlines() if line.startswith("{")]
-    assert lines, process.stdout + process.stderr
-    result = Result(json.loads(lines[-1]))
+    full = json.loads(_real(json.dumps(full)))
+    code = importlib.import_module(MODULES + module)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            os.dup2(writer, 1)
+            sys.stdout = os.fdopen(1, "w")
+            with patch_module_args(full):
+                code.main()
+        except SystemExit:
+            sys.stdout.flush()
+        except BaseException:
+            print(traceback.format_exc(), flush=True)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        output = stream.read()
+    os.waitpid(child, 0)
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    assert lines, output
+    result = Result(json.loads(_canonical(lines[-1])))
     assert "exception" not in result, result["exception"]
     return result
 
 
 def kubectl(*arguments: str, stdin: Optional[str] = None, check: bool = True) -> str:
     process = subprocess.run(
-        ["kubectl", "--kubeconfig", str(KUBECONFIG), *arguments],
-        input=stdin,
+        ["kubectl", "--kubeconfig", str(KUBECONFIG), *map(_real, arguments)],
+        input=None if stdin is None else _real(stdin),
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert not check or process.returncode == 0, process.stderr
-    return process.stdout
+    return _canonical(process.stdout)
 
 
 def get(kind: str, name: str, namespace: Optional[str] = None) -> Optional[Dict[str, Any]]:
@@ -95,32 +124,7 @@ def apply(*objects: Dict[str, Any], manager: str = "somebody") -> None:
 
 
 def clean() -> None:
-    """Remove what these tests make: namespaces it-*, and wait until they are gone.
-
-    A bare API server has no controller that empties a namespace, so its objects are removed first.
-    """
-    names = [
-        item["metadata"]["name"]
-        for item in json.loads(kubectl("get", "namespaces", "-o", "json"))["items"]
-        if item["metadata"]["name"].startswith("it-")
-    ]
-    kinds = "service,deployment,configmap,secret,networkpolicy,poddisruptionbudget,lease,event,pod"
-    for name in names:
-        kubectl("delete", kinds, "--all", "-n", name, "--wait=false")
-        kubectl("delete", "namespace", name, "--wait=false")
-        finalized = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name},
-            "spec": {"finalizers": []},
-        }
-        if os.environ.get("TETHER_TEST_BARE_API"):
-            kubectl(
-                "replace", "--raw", "/api/v1/namespaces/%s/finalize" % name, "-f", "-",
-                stdin=json.dumps(finalized),
-            )
-    end = time.monotonic() + 120
-    for name in names:
-        while get("namespace", name) is not None:
-            assert time.monotonic() < end, "namespace %s does not go" % name
-            time.sleep(0.5)
+    """Remove this test's namespaces; they go in their own time."""
+    for name in json.loads(kubectl("get", "namespaces", "-o", "json"))["items"]:
+        if name["metadata"]["name"].startswith("it-"):
+            kubectl("delete", "namespace", name["metadata"]["name"], "--wait=false")

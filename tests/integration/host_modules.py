@@ -13,6 +13,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 from typing import Any, Dict, List
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -47,35 +48,40 @@ def ssh(command: str, check: bool = True) -> str:
 
 def run(module: str, check: bool = False, **arguments: Any) -> Result:
     """One call of a module through Ansible."""
-    link = ROOT / ".ansible/collections"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ansible", "adhoc", HOST, "-i", HOST + ",", "--become"),
-            *("-m", "tether.fleet." + module, "-a", json.dumps(arguments)),
-            *(["--check"] if check else []),
-            "--diff",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd="/",
-        env={
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(link),
-            "ANSIBLE_SSH_ARGS": "-F %s -o ControlMaster=auto -o ControlPersist=60s" % SSH_CONFIG,
-            "ANSIBLE_CALLBACKS_ENABLED": "",
-            "ANSIBLE_LOAD_CALLBACK_PLUGINS": "1",
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.tree",
-            "ANSIBLE_CALLBACK_TREE_DIR": str(TREE),
-            "ANSIBLE_PIPELINING": "1",
-            "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
-        },
-    )
-    path = TREE / HOST
-    assert path.exists(), done.stdout + done.stderr
-    result = Result(json.loads(path.read_text()))
-    path.unlink()
-    return result
+    with tempfile.TemporaryDirectory(prefix="tether-it-") as tree:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "ansible", "adhoc", HOST, "-i", HOST + ",", "--become"),
+                *("-m", "tether.fleet." + module, "-a", json.dumps(arguments)),
+                *("--tree", tree, "--diff"),
+                *(["--check"] if check else []),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+            env={
+                **os.environ,
+                "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".ansible/collections"),
+                "ANSIBLE_SSH_ARGS": "-F %s -o ControlMaster=auto -o ControlPersist=60s"
+                % SSH_CONFIG,
+                "ANSIBLE_PIPELINING": "1",
+                "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+            },
+        )
+        path = pathlib.Path(tree) / HOST
+        assert path.exists(), done.stdout + done.stderr
+        return Result(json.loads(path.read_text()))
 
 
-TREE = pathlib.Path(os.environ.get("TMPDIR", "/tmp")) / ("tether-it-%d" % os.getpid())
+def converge(module: str, **arguments: Any) -> Result:
+    """Check, run, run again: the check foretells the run, and the second run changes nothing."""
+    foretold = run(module, check=True, **arguments)
+    assert not foretold.failed, foretold
+    done = run(module, **arguments)
+    assert not done.failed, done
+    assert foretold.steps == done.steps
+    assert foretold["changed"] == done["changed"]
+    again = run(module, **arguments)
+    assert (again.steps, again.failed) == ([], False), again
+    return done

@@ -544,6 +544,28 @@ def test_a_stream_survives_a_reload(running: Running) -> None:
             assert peer.recv(65536)
 
 
+def test_a_broken_certificate_leaves_the_old_configuration_serving(running: Running) -> None:
+    bed, _engines = running
+    path = pathlib.Path(bed.config["certificate"])
+    good = path.read_text()
+    path.write_text("broken")
+    try:
+        with pytest.raises(AssertionError, match="PEM"):
+            bed.reload()
+        assert bed.send(request(**OK)).status == 200
+    finally:
+        path.write_text(good)
+
+
+def test_it_writes_nowhere_but_into_its_own_folder(running: Running) -> None:
+    bed, _engines = running
+    assert {item.name for item in (bed.folder / "run").iterdir() if item.is_dir()} == {
+        "caddy",
+        "storage",
+    }
+    assert not pathlib.Path("/caddy").exists()
+
+
 def test_validate_and_format(running: Running) -> None:
     bed, _engines = running
     path = str(bed.caddyfile)

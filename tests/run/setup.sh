@@ -31,7 +31,7 @@ make_venv() {
 Debian, Ubuntu: apt-get install python3-venv"
     say "making .venv with $("$python" --version) ($python); this takes a minute"
     "$python" -m venv --clear .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+    .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements-dev.txt
     touch .venv/.ready
 }
 

@@ -159,13 +159,16 @@ def _hardening(entry: Dict[str, Any]) -> List[str]:
         lines.append("PrivateDevices=yes")
     if not entry["executable_memory"]:
         lines.append("MemoryDenyWriteExecute=yes")
-    made = [item["path"] for item in entry["runtime_directories"]]
     for key, paths in (
         ("ReadOnlyPaths", entry["read_only_paths"]),
-        ("ReadWritePaths", entry["read_write_paths"] + made),
+        ("ReadWritePaths", entry["read_write_paths"]),
         ("InaccessiblePaths", entry["inaccessible_paths"]),
     ):
         lines += ["%s=%s" % (key, quote(path)) for path in paths]
+    # Each command gets a mount namespace of its own, also ExecStartPre=+, for which these are still
+    # to be made (systemd 252): the dash lets it start without them.
+    for item in entry["runtime_directories"]:
+        lines.append("ReadWritePaths=%s" % quote("-" + item["path"]))
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import string
 from pathlib import Path
@@ -92,15 +93,17 @@ def import_images(bed: Bed) -> int:
 
 def apply_manifest(bed: Bed) -> bool:
     """Apply what belongs to the cluster itself; return whether anything changed."""
-    addresses = {"machine": bed.machine_address, NODE: bed.node_address, **bed.hosts}
-    lines = [f"{address} {name}" for name, address in addresses.items()]
-    text = string.Template(_MANIFEST.read_text()).substitute(
-        zones=" ".join(f"{name}:1053" for name in addresses),
+    names = {"machine": bed.machine_address, NODE: bed.node_address, **bed.hosts}
+    values = {
+        "coredns": images.COREDNS.pinned,
+        "dns_address": bed.dns_address,
+        "zones": " ".join(f"{name}:1053" for name in names),
         # Indented as the place in the manifest where they go.
-        hosts=f"\n{' ' * 12}".join(lines),
-        coredns=images.COREDNS.pinned,
-        dns_address=bed.dns_address,
-    )
+        "hosts": f"\n{' ' * 12}".join(f"{address} {name}" for name, address in names.items()),
+    }
+    template = string.Template(_MANIFEST.read_text())
+    checksum = hashlib.sha256(template.safe_substitute(values).encode()).hexdigest()[:16]
+    text = template.substitute(values, checksum=checksum)
     said = run([*kubectl(bed), "apply", "--filename=-"], stdin=text)
     return any(not line.endswith("unchanged") for line in said.splitlines())
 
@@ -340,6 +343,10 @@ sandbox_image = "{images.PAUSE.name}"
 netns_mounts_under_state_dir = true
 # Without CAP_SYS_RESOURCE runc may not lower an OOM score, and would give up.
 restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+Root = "{bed.containerd / "runc"}"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{_CNI_PROGRAMS}"
 conf_dir = "{bed.etc / "cni"}"

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
 from . import files
@@ -54,22 +52,34 @@ def record() -> None:
         files.write(_RECORD, json.dumps(content, indent=2) + "\n")
 
 
-def sweep(bed: Bed, machine_names: Iterable[str]) -> None:
-    """Delete what one bed, whose processes are gone, left in shared places."""
+def sweep(bed: Bed) -> None:
+    """Delete what one bed, whose processes are gone, left in shared places.
+
+    Its mounts and files must still be there: they tell what belongs to it.
+    """
     bundles = bed.containerd / "state" / "io.containerd.runtime.v2.task"
     for address in bundles.glob("*/*/address"):
         socket = Path(address.read_text().strip().removeprefix("unix://"))
         if _SHIM_SOCKETS in socket.parents:
             socket.unlink(missing_ok=True)
     for result in _CNI_RESULTS.glob("results/*"):
-        if _network_name(result) == bed.namespace:
+        # The result names the pod's network namespace, which is in containerd's state.
+        if f'"{bed.containerd}/' in result.read_text():
             result.unlink()
     for link in _LOG_LINKS.glob("*"):
         if link.is_symlink() and bed.state in link.readlink().parents:
             link.unlink()
-    for name in machine_names:
-        for path in (_NSPAWN / "propagate" / name, _NSPAWN / "unix-export" / name):
-            files.remove_tree(path)
+
+
+def sweep_host(machine_name: str, root: Path) -> None:
+    """The same for a host, while its disk is still mounted."""
+    for name in ("propagate", "unix-export"):
+        files.remove_tree(_NSPAWN / name / machine_name)
+    if root.exists():
+        # systemd-nspawn locks a disk by the identity of its root directory.
+        identity = root.stat()
+        lock = _NSPAWN / "locks" / f"inode-{identity.st_dev}:{identity.st_ino}"
+        lock.unlink(missing_ok=True)
 
 
 def restore() -> None:
@@ -87,7 +97,7 @@ def restore() -> None:
                 (_DEVICE_PLUGINS / name).unlink(missing_ok=True)
         # `ip netns add` mounts the directory on itself, for good.
         if not before["netns_mounted"] and _NETNS.exists() and not any(_NETNS.iterdir()):
-            subprocess.run(["umount", _NETNS], capture_output=True, check=False)
+            files.unmount_below(_NETNS)
         for path in _DIRECTORIES:
             if path not in existed:
                 _remove_empty(path)
@@ -97,13 +107,6 @@ def restore() -> None:
 
 def _parameter(name: str) -> Path:
     return Path("/proc/sys") / name
-
-
-def _network_name(result: Path) -> str | None:
-    try:
-        return json.loads(result.read_text()).get("networkName")
-    except (OSError, json.JSONDecodeError):
-        return None
 
 
 def _remove_empty(path: Path) -> None:

@@ -8,11 +8,31 @@ import socket
 import time
 from pathlib import Path
 
-from . import cgroups, files, network, process, template
+from . import cgroups, files, footprint, network, process, template
 from .commands import run
 from .errors import BedError
 from .layout import LOGIN, NODE, Bed
 from .process import Daemon
+
+_ENABLED = ("ssh", "systemd-networkd")
+# They would only look for a network that is not there.
+_MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "systemd-networkd-wait-online.service")
+_FILES = {
+    "etc/ssh/sshd_config.d/bed.conf": (
+        "PasswordAuthentication no\n"
+        "KbdInteractiveAuthentication no\n"
+        "PermitRootLogin no\n"
+        "HostKey /etc/ssh/ssh_host_ed25519_key\n"
+        "UseDNS no\n"
+        "MaxStartups 100\n"
+    ),
+    "etc/sudoers.d/bed": f"{LOGIN} ALL=(ALL) NOPASSWD: ALL\n",
+    "etc/systemd/journald.conf.d/bed.conf": "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\n",
+    # PAM complains at every login while it is not there.
+    "etc/default/locale": "LANG=C.UTF-8\n",
+    # Nothing answers at any address: a name that is not in /etc/hosts fails at once.
+    "etc/resolv.conf": "# This network has no name server.\n",
+}
 
 
 def daemon_name(host: str) -> str:
@@ -49,8 +69,10 @@ def remove(bed: Bed, host: str) -> None:
     """End a host and delete its disk."""
     name = daemon_name(host)
     cgroups.end(bed, name)
-    network.forget_port(bed, machine_name(bed, host))
+    if network.exists(bed):
+        network.forget_port(bed, machine_name(bed, host))
     (bed.pids / f"{name}.json").unlink(missing_ok=True)
+    footprint.sweep_host(machine_name(bed, host), bed.host_directory(host) / "root")
     files.remove_tree(bed.host_directory(host))
 
 
@@ -149,6 +171,12 @@ def _lower(directory: Path) -> Path:
 
 def _personalise(bed: Bed, host: str, root: Path) -> None:
     """Make one host out of the template."""
+    chroot = ["chroot", str(root)]
+    run([*chroot, "useradd", "--create-home", "--shell=/bin/bash", "--uid=1000", LOGIN])
+    run([*chroot, "systemctl", "--quiet", "enable", *_ENABLED])
+    run([*chroot, "systemctl", "--quiet", "mask", *_MASKED])
+    for name, text in _FILES.items():
+        files.write(root / name, text, 0o440 if "sudoers" in name else 0o644)
     address = bed.hosts[host]
     names = {"127.0.0.1": "localhost", "127.0.1.1": host, bed.machine_address: "machine"}
     names[bed.node_address] = f"{NODE} kubernetes"

@@ -96,8 +96,9 @@ def down(name: str) -> bool:
         with step("remove network"):
             network.remove(bed)
         with step("remove files"):
-            names = [hosts.machine_name(bed, host) for host in bed.hosts]
-            footprint.sweep(bed, names)
+            for host in bed.hosts:
+                hosts.remove(bed, host)
+            footprint.sweep(bed)
             files.unmount_below(bed.state)
             # The record goes last: while it is there, a second `down` can finish.
             for path in set(bed.state.iterdir()) - {bed.record}:
@@ -187,7 +188,6 @@ def _remove_hosts(bed: Bed, names: set[str]) -> None:
     for host in sorted(names):
         with step(f"remove {host}"):
             hosts.remove(bed, host)
-            footprint.sweep(bed, [hosts.machine_name(bed, host)])
 
 
 def _forget_former_boot(bed: Bed) -> None:

@@ -79,8 +79,8 @@ def footprint() -> dict[str, set[str]]:
     others = [f"{bed.state}/" for bed in layout.beds() if bed.name != NAME]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     points = {line.split()[4] for line in mounts}
-    shared = ("/run/netns", "/run/containerd", "/var/lib/cni", "/var/log/containers")
-    shared += ("/var/lib/kubelet", "/run/systemd/nspawn")
+    shared = ["/run/netns", "/run/containerd", "/var/lib/cni", "/var/log/containers"]
+    shared += ["/var/lib/kubelet", "/run/systemd/nspawn"]
     links = json.loads(subprocess.check_output(["ip", "-json", "link"]))
     processes = set()
     for group in Path("/proc").glob("[0-9]*/cgroup"):

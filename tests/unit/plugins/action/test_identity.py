@@ -100,7 +100,6 @@ def brief(result: Dict[str, Any]) -> List[str]:
 
 
 ALL = [
-    "create directory identity",
     "create key host.key",
     "create request request.csr",
     "sign certificate gpu1",
@@ -227,7 +226,7 @@ def test_a_run_that_failed_to_sign_is_finished_by_the_next(bed: Bed) -> None:
     bed.ca()
     with pytest.raises(Refusal, match="does not open it"):
         bed.once(False, ca_passphrase="wrong passphrase")
-    assert brief(bed.run()) == ALL[3:]
+    assert brief(bed.run()) == ALL[2:]
 
 
 def test_a_cloned_host_is_refused_in_check_mode_too(bed: Bed) -> None:

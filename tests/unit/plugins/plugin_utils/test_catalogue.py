@@ -98,6 +98,32 @@ def test_a_new_engine_is_one_file(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({"engine_port": 8081}, "engine_port", "8081 on gpu1 is taken by team-a/other"),
+        ({"engine_port": None}, "engine_port", "is missing; toy listens on a loopback port"),
+        ({"engine_port": 9443}, "engine_port", "the ingress's own port"),
+    ],
+)
+def test_ports(tmp_path, changes, key, words):
+    models = [dict(MODEL, name="other"), {**MODEL, **changes}]
+    models = [{k: v for k, v in model.items() if v is not None} for model in models]
+    with pytest.raises(inventory.InventoryErrors) as caught:
+        inventory.resolve(models, HOSTS, GROUPS, toy(tmp_path), inventory.Fleet("demo"))
+    found = [(m.model, m.key) for m in caught.value.mistakes]
+    assert found == [("team-a/tiny", key)]
+    assert words in str(caught.value)
+
+
+def test_one_port_on_two_hosts_is_fine(tmp_path):
+    hosts = dict(HOSTS, gpu2={"ansible_host": "192.0.2.2"})
+    groups = dict(GROUPS, fleet_hosts=["gpu1", "gpu2"])
+    models = [MODEL, dict(MODEL, name="other", hosts=["gpu2"])]
+    plan = inventory.resolve(models, hosts, groups, toy(tmp_path), inventory.Fleet("demo"))
+    assert [len(plan["hosts"][host]["engines"]) for host in ("gpu1", "gpu2")] == [1, 1]
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"engine": "other"}, "the file is named toy.yml"),

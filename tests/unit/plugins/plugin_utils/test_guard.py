@@ -162,7 +162,7 @@ WORD = st.one_of(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(WORD, max_size=6))
 def test_nothing_but_accepted_flags_ever_reaches_the_engine(args):
     if guard.check_arguments(TABLE, args):
@@ -174,6 +174,7 @@ def test_nothing_but_accepted_flags_ever_reaches_the_engine(args):
         assert value is None or guard.check_value(flag, value) is None
 
 
+@settings(deadline=None)
 @given(st.lists(SPELLED, min_size=1, max_size=4), st.sampled_from(REFUSED))
 def test_a_refused_flag_is_always_named(args, flag):
     given_args = ["--mlock", flag.names[-1], *args]
@@ -181,12 +182,14 @@ def test_a_refused_flag_is_always_named(args, flag):
     assert any(problem.message.startswith(flag.names[-1] + " is ") for problem in found)
 
 
+@settings(deadline=None)
 @given(st.text(), st.sampled_from(ACCEPTED))
 def test_values_are_checked_without_an_error(value, flag):
     wrong = guard.check_value(flag, value)
     assert wrong is None or isinstance(wrong, str)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4))
 def test_unknown_variables_are_all_refused(environment):
     found = {problem.key for problem in guard.check_environment(TABLE, environment)}

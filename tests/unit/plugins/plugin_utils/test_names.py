@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.tether.fleet.plugins.plugin_utils import names
@@ -18,6 +18,7 @@ NAMESPACE = st.one_of(LABEL, LONG, st.sampled_from(["ingress", "ingress-x", "eng
 PAIR = st.tuples(NAMESPACE, MODEL)
 
 
+@settings(deadline=None)
 @given(NAMESPACE)
 def test_account_fits_and_is_never_the_ingress(namespace):
     account = names.engine_account(namespace)
@@ -25,18 +26,21 @@ def test_account_fits_and_is_never_the_ingress(namespace):
     assert account != names.INGRESS_ACCOUNT
 
 
+@settings(deadline=None)
 @given(NAMESPACE, NAMESPACE)
 def test_accounts_differ(one, other):
     same = names.engine_account(one) == names.engine_account(other)
     assert same == (one == other)
 
 
+@settings(deadline=None)
 @given(PAIR, PAIR)
 def test_models_never_share_a_name(one, other):
     for function in (names.model_key, names.engine_unit, names.engine_directory):
         assert (function(*one) == function(*other)) == (one == other)
 
 
+@settings(deadline=None)
 @given(PAIR)
 def test_socket_path_fits_every_system(pair):
     path = names.engine_socket(*pair)
@@ -46,12 +50,14 @@ def test_socket_path_fits_every_system(pair):
     assert path.startswith(names.engine_directory(*pair) + "/")
 
 
+@settings(deadline=None)
 @given(MODEL)
 def test_kubernetes_names_fit_a_label(model):
     assert len(names.relay(model)) <= 63
     assert names.service(model) == model
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
 def test_host_records_differ_and_are_names_that_kubernetes_takes(one, other):
     record = names.host_record(one)
@@ -60,6 +66,7 @@ def test_host_records_differ_and_are_names_that_kubernetes_takes(one, other):
     assert (record == names.host_record(other)) == (one == other)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=100), st.text(max_size=100))
 def test_label_values_differ_and_are_valid(one, other):
     value = names.label_value(one)
