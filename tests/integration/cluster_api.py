@@ -83,7 +83,7 @@ def run(module: str, check: bool = False, fleet: str = "it", **arguments: Any) -
                 code.main()
         except SystemExit:
             sys.stdout.flush()
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - the child must end here, whatever happens
             print(traceback.format_exc(), flush=True)
         os._exit(0)
     os.close(writer)

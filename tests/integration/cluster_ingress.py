@@ -108,7 +108,9 @@ class Ingress:
     :ivar data: how many bytes came after a handshake
     """
 
-    def __init__(self, leaf: Leaf, folder: pathlib.Path, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, leaf: Leaf, folder: pathlib.Path, address: str = "127.0.0.1", port: int = 0
+    ) -> None:
         self.requests: List[Dict] = []
         self.handshakes = 0
         self.data = 0
@@ -124,7 +126,7 @@ class Ingress:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind((address, 0))
+        self.socket.bind((address, port))
         self.socket.listen(64)
         self.address, self.port = address, self.socket.getsockname()[1]
         self.open: List[socket.socket] = []

@@ -55,6 +55,7 @@ Server(where, Handler).serve_forever()
 
 @pytest.fixture(scope="module", autouse=True)
 def _folder() -> Iterator[None]:
+    host.install()
     host.ssh("mkdir -p %s && chmod 755 %s" % (FOLDER, FOLDER))
     host.ssh("cat > %s/engine <<'END'\n%sEND\nchmod 755 %s/engine" % (FOLDER, ENGINE, FOLDER))
     accounts = [{"name": "tether-it"}, {"name": "tether-it-b", "groups": ["tether-it"]}]
@@ -63,7 +64,7 @@ def _folder() -> Iterator[None]:
     for account in accounts:
         account["state"] = "absent"
     assert not host.run("accounts", accounts=accounts).failed
-    host.ssh("rm -rf %s /run/tether/it" % FOLDER)
+    host.ssh("rm -rf %s %s /run/tether/it" % (FOLDER, host.LIBRARY))
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +186,6 @@ def test_reload_and_restart_files() -> None:
     config = FOLDER + "/config"
     host.ssh("echo one > %s" % config)
     # systemctl reload runs it as the daemon's own account.
-    reload_argv = ["/bin/sh", "-c", 'kill -HUP "$MAINPID"']
     reload_argv = ["/usr/bin/pkill", "-HUP", "-u", "tether-it", "-f", FOLDER + "/engine"]
     wanted = daemon(reload_files=[{"path": config}], reload_argv=reload_argv)
     host.converge("daemon", daemons=[wanted])

@@ -28,6 +28,7 @@ _DIRECTORIES = (
     _DEVICE_PLUGINS.parent,
     _NSPAWN,
 )
+# What the kubelet sets.
 _PARAMETERS = (
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -36,20 +37,27 @@ _PARAMETERS = (
     "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 )
+# A bed watches files in some forty places; root has 128 for all of the machine.
+_AT_LEAST = {"fs/inotify/max_user_instances": 4096}
 _RECORD = STATE_ROOT / "machine.json"
 
 
 def record() -> None:
-    """Before the first bed: write down how the machine is."""
+    """Before the first bed: write down how the machine is, and make room for beds."""
     with files.locked(LOCKS / "footprint"):
-        if _RECORD.exists():
-            return
         content = {
             "directories": [str(path) for path in _DIRECTORIES if path.exists()],
             "netns_mounted": _NETNS in files.mounts_below(_NETNS),
-            "parameters": {name: _parameter(name).read_text() for name in _PARAMETERS},
+            "parameters": {},
         }
+        if _RECORD.exists():
+            content = json.loads(_RECORD.read_text())
+        for name in (*_PARAMETERS, *_AT_LEAST):
+            content["parameters"].setdefault(name, _parameter(name).read_text())
         files.write(_RECORD, json.dumps(content, indent=2) + "\n")
+        for name, value in _AT_LEAST.items():
+            if int(_parameter(name).read_text()) < value:
+                _parameter(name).write_text(str(value))
 
 
 def sweep(bed: Bed) -> None:

@@ -37,7 +37,7 @@ class Site:
         self.digest = hashlib.sha256(self.archive).hexdigest()
         (base / "model.gguf").write_bytes(MODEL)
         (base / "fleet.lock.yml").write_text(json.dumps(self.lock(sha256=self.digest)))
-        (base / "ansible.cfg").write_text("[defaults]\n")
+        (base / "ansible.cfg").write_text("[defaults]\npipelining = true\n")
 
     def lock(self, **keys: Any) -> Dict[str, Any]:
         pin = {

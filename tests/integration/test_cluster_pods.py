@@ -1,0 +1,261 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Relays that really run, in a cluster with a node; the hosts are stand-ins on this machine.
+
+``TETHER_TEST_KUBECONFIG`` and ``TETHER_TEST_RELAY_IMAGE`` name the cluster and an Envoy image that
+its node has. Pods must reach this machine at the address by which it reaches the node.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pathlib
+import socket
+import sys
+import time
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import cluster_api as api
+from cluster_ingress import Authority, Ingress, Leaf
+
+IMAGE = os.environ.get("TETHER_TEST_RELAY_IMAGE")
+
+pytestmark = pytest.mark.skipif(
+    api.KUBECONFIG is None or IMAGE is None,
+    reason="no cluster with a node: set TETHER_TEST_KUBECONFIG and TETHER_TEST_RELAY_IMAGE",
+)
+
+AUTHORITY = Authority()
+
+
+def own_address() -> str:
+    node = json.loads(api.kubectl("get", "nodes", "-o", "json"))["items"][0]
+    addresses = {item["type"]: item["address"] for item in node["status"]["addresses"]}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((addresses["InternalIP"], 9))
+        found: str = probe.getsockname()[0]
+        return found
+
+
+class Fleet:
+    """Two stand-in hosts and what the modules need to know of them."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder, self.address = folder, own_address()
+        self.leaves = [AUTHORITY.leaf(self.address) for _ in range(2)]
+        self.hosts = [self.ingress(leaf) for leaf in self.leaves]
+
+    def ingress(self, leaf: Leaf) -> Ingress:
+        return Ingress(leaf, self.folder / str(time.monotonic_ns()), self.address)
+
+    def record(self, number: int, **more: Any) -> Dict[str, Any]:
+        return {
+            "schema": 1,
+            "host": "gpu%d" % number,
+            "address": self.address,
+            "port": self.hosts[number - 1].port,
+            "certificates": [self.leaves[number - 1].pem],
+            "ingress": {"version": "test"},
+            "engines": [{"namespace": "it-a", "model": "tiny", "engine": "stand-in"}],
+            **more,
+        }
+
+    def register(self, *records: Dict[str, Any]) -> None:
+        done = api.run("registration", records=list(records) or [self.record(1), self.record(2)])
+        assert not done.failed, done
+
+    def relay(self, hosts: List[str], **more: Any) -> api.Result:
+        return api.run(
+            "relay",
+            **{
+                "image": IMAGE,
+                "ca_certificate": AUTHORITY.pem,
+                "models": [{"name": "tiny", "namespace": "it-a", "hosts": hosts}],
+                "create_namespaces": True,
+                "wait_timeout": 60,
+                **more,
+            },
+        )
+
+    def probe(self, timeout: int = 20) -> api.Result:
+        models = [{"name": "tiny", "namespace": "it-a"}]
+        return api.run("relay_probe", models=models, timeout=timeout)
+
+
+@pytest.fixture
+def fleet(tmp_path: pathlib.Path) -> Iterator[Fleet]:
+    api.next_world()
+    made = Fleet(tmp_path)
+    assert not api.run("token", namespaces=["it-a"]).failed
+    yield made
+    api.clean()
+    for host in made.hosts:
+        host.close()
+
+
+def pods() -> List[str]:
+    items = json.loads(api.kubectl("get", "pods", "-n", "it-a", "-o", "json"))["items"]
+    return sorted(
+        item["metadata"]["name"] for item in items if "deletionTimestamp" not in item["metadata"]
+    )
+
+
+def logs() -> str:
+    return api.kubectl("logs", "-n", "it-a", "-l", "tether.fleet/model=tiny", "--tail=-1")
+
+
+def eventually(what: Callable[[], bool], seconds: float = 15) -> float:
+    start = time.monotonic()
+    while not what():
+        assert time.monotonic() - start < seconds
+        time.sleep(0.1)
+    return time.monotonic() - start
+
+
+def test_from_nothing_to_an_answer_and_through_changes_without_a_roll(fleet: Fleet) -> None:
+    fleet.register()
+    made = fleet.relay(["gpu1"])
+    assert not made.failed, made
+    assert made["models"]["it-a/tiny"]["state"] == "served"
+    again = fleet.relay(["gpu1"])
+    assert not again["changed"]
+    assert again["requests"] == {"GET": 7}
+    answer = fleet.probe()
+    assert not answer.failed, answer
+    assert answer["models"]["it-a/tiny"]["ok"]
+    assert not answer["changed"]
+    first, second = fleet.hosts
+    seen = first.seen("POST")[-1]
+    secret = api.get("secret", "token-it-a", api.FLEET_NAMESPACE) or {}
+    token = base64.b64decode(secret["data"]["current"]).decode()
+    assert seen["path"] == "/v1/chat/completions"
+    assert seen["headers"]["x-relay-token"] == token
+    assert api.FLEET_NAMESPACE not in str(seen["headers"])
+    assert second.handshakes == 0
+    running = pods()
+    assert len(running) == 2
+
+    # A second host.
+    assert not fleet.relay(["gpu1", "gpu2"]).failed
+    print("second host checked after", eventually(lambda: len(second.seen("GET")) > 1))
+
+    # Another token: what the Secret says is what relays present, in seconds.
+    api.kubectl(
+        "patch",
+        "secret",
+        "token-it-a",
+        "-n",
+        api.FLEET_NAMESPACE,
+        "--type=merge",
+        "-p",
+        json.dumps({"stringData": {"current": "n" * 43, "generation": "2"}}),
+    )
+    changed = fleet.relay(["gpu1", "gpu2"])
+    assert changed.changes == ["update Secret it-a/tiny-relay"]
+    assert token not in json.dumps(changed)
+    assert "n" * 43 not in json.dumps(changed)
+
+    def presents() -> bool:
+        return [host.requests[-1]["headers"]["x-relay-token"] for host in fleet.hosts] == [
+            "n" * 43
+        ] * 2
+
+    print("new token presented after", eventually(presents))
+
+    # The first host gets a new certificate: both pins, then it alone.
+    leaf = AUTHORITY.leaf(fleet.address)
+    both = [fleet.leaves[0].pem, leaf.pem]
+    fleet.register(fleet.record(1, certificates=both), fleet.record(2))
+    assert not fleet.relay(["gpu1", "gpu2"]).failed
+    assert not fleet.probe().failed
+    # A host goes.
+    assert not fleet.relay(["gpu2"]).failed
+    eventually(lambda: bool(time.sleep(3)) or _silent(first))
+    assert not fleet.probe().failed
+    assert pods() == running
+    text = logs()
+    assert token not in text
+    assert "n" * 43 not in text
+
+
+def _silent(host: Ingress) -> bool:
+    before = len(host.requests)
+    time.sleep(3)
+    return len(host.requests) == before
+
+
+def test_a_host_that_does_not_answer_is_waited_for_and_named(fleet: Fleet) -> None:
+    fleet.register()
+    fleet.hosts[0].healthy = False
+    made = fleet.relay(["gpu1"], wait_timeout=10)
+    assert made.failed
+    assert made["models"]["it-a/tiny"]["state"] == "waiting"
+    assert "0 of 2 relays are available" in made["msg"]
+    assert "gpu1" in made["msg"]
+    refused = fleet.probe(timeout=2)
+    assert refused.failed
+    assert "no endpoints" in refused["msg"]
+    fleet.hosts[0].healthy = True
+    made = fleet.relay(["gpu1"])
+    assert not made.failed, made
+    assert made.changes == []
+    assert not fleet.probe().failed
+
+
+def test_an_impostor_gets_nothing_and_the_service_refuses_fast(fleet: Fleet) -> None:
+    fleet.register()
+    assert not fleet.relay(["gpu1"]).failed
+    port = fleet.hosts[0].port
+    fleet.hosts[0].close()
+    impostor = Ingress(
+        AUTHORITY.leaf(fleet.address), fleet.folder / "impostor", fleet.address, port
+    )
+    fleet.hosts.append(impostor)
+    eventually(lambda: fleet.probe(timeout=1).failed, 30)
+    assert impostor.handshakes > 0
+    assert impostor.data == 0
+
+
+def test_an_image_that_is_not_there_fails_with_its_reason(fleet: Fleet) -> None:
+    fleet.register()
+    start = time.monotonic()
+    made = fleet.relay(["gpu1"], image="invalid.test/none" + api.DIGEST)
+    assert made.failed
+    assert "invalid.test/none" in made["msg"]
+    assert time.monotonic() - start < 50
+    mended = fleet.relay(["gpu1"])
+    assert not mended.failed, mended
+    assert mended.changes == ["update Deployment it-a/tiny-relay"]
+
+
+def test_a_pod_that_dies_fails_with_its_last_lines(fleet: Fleet) -> None:
+    fleet.register()
+    assert not fleet.relay(["gpu1"]).failed
+    api.kubectl(
+        "patch",
+        "deployment",
+        "tiny-relay",
+        "-n",
+        "it-a",
+        "--type=json",
+        "-p",
+        json.dumps(
+            [
+                {
+                    "op": "replace",
+                    "path": "/spec/template/spec/containers/0/args",
+                    "value": ["--no-such-flag"],
+                }
+            ]
+        ),
+    )
+    time.sleep(3)
+    # The very Deployment that somebody broke is mended by the next run.
+    mended = fleet.relay(["gpu1"])
+    assert not mended.failed, mended
+    assert mended.changes == ["update Deployment it-a/tiny-relay"]

@@ -1,0 +1,126 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The form of registration records and tokens."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Dict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import registration, tokens
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+def record(**more: Any) -> Dict[str, Any]:
+    return {
+        "schema": 1,
+        "host": "gpu1",
+        "address": "10.0.0.1",
+        "port": 9443,
+        "certificates": [PEM],
+        "ingress": {"version": "2"},
+        "engines": [{"namespace": "a", "model": "m", "engine": "e", "version": "1"}],
+        **more,
+    }
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1", "gpu1.example.com", "gpu1"])
+def test_right_records(address: str) -> None:
+    assert registration.problems(record(address=address)) == []
+    assert registration.problems(record(certificates=[PEM, PEM], engines=[])) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("schema", 2),
+        ("schema", None),
+        ("host", "GPU 1"),
+        ("host", "../x"),
+        ("host", None),
+        ("address", "10.0.0.256"),
+        ("address", "10.0.0.1:80"),
+        ("address", "0.0.0.0"),
+        ("address", "fe80::1%eth0"),
+        ("address", "a b"),
+        ("address", "%DOWNSTREAM%"),
+        ("address", ""),
+        ("port", 0),
+        ("port", "9443"),
+        ("port", True),
+        ("certificates", []),
+        ("certificates", PEM),
+        ("certificates", [PEM, PEM, PEM]),
+        ("certificates", [PEM + PEM]),
+        ("certificates", [1]),
+        ("ingress", None),
+        ("engines", {}),
+        ("engines", [{"namespace": "a"}]),
+        ("engines", ["x"]),
+    ],
+)
+def test_wrong_records_name_the_key(key: str, value: Any) -> None:
+    found = registration.problems(record(**{key: value}))
+    assert found
+    assert all(key in text for text in found)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_anything_is_judged_and_nothing_crashes(value: Any) -> None:
+    assert registration.problems(value)
+    live = {
+        "metadata": {"name": "host-x", "namespace": "f"},
+        "data": {"record.json": json.dumps(value)},
+    }
+    with pytest.raises(Refusal):
+        registration.parse(live)
+
+
+def test_a_record_about_another_host_is_refused() -> None:
+    live = registration.record_object(record(), "demo", "f")
+    assert registration.parse(live) == record()
+    live["metadata"]["name"] = "host-gpu2"
+    with pytest.raises(Refusal, match="not about its own"):
+        registration.parse(live)
+
+
+def test_all_mistakes_are_said_at_once() -> None:
+    with pytest.raises(Refusal) as caught:
+        registration.check([record(port=0), record(address="")])
+    for text in ("port", "address", "given 2 times"):
+        assert text in str(caught.value)
+    registration.check([record(certificates=[])], predicted=True)
+    with pytest.raises(Refusal):
+        registration.check([record(certificates=[])])
+
+
+def test_new_tokens_are_tokens_and_differ() -> None:
+    made = {tokens.new_token() for _ in range(20)}
+    assert len(made) == 20
+    for token in made:
+        assert tokens.read_token(tokens.token_object("a", token, "demo", "f")) == {
+            "current": token,
+            "generation": "1",
+        }
+
+
+@pytest.mark.parametrize("data", [{}, {"current": "short"}, {"current": "a b" * 15}])
+def test_what_is_no_token_is_refused_without_being_shown(data: Dict[str, str]) -> None:
+    live = tokens.token_object("a", tokens.new_token(), "demo", "f")
+    live["data"] = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
+    with pytest.raises(Refusal) as caught:
+        tokens.read_token(live)
+    assert "short" not in str(caught.value)
+    assert "Secret f/token-a" in str(caught.value)

@@ -1,0 +1,218 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plans of the relay module from observed states, without a cluster."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+import sys
+from typing import Any, Dict, List
+
+import pytest
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    labels,
+    registration,
+    relay,
+    state,
+    tokens,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "integration"))
+from cluster_ingress import Authority
+
+CA = Authority()
+LEAF = CA.leaf("10.0.0.1")
+TOKEN = tokens.new_token()
+
+
+def record(**more: Any) -> Dict[str, Any]:
+    return {
+        "schema": 1,
+        "host": "gpu1",
+        "address": "10.0.0.1",
+        "port": 9443,
+        "certificates": [LEAF.pem],
+        "ingress": {"version": "2"},
+        "engines": [{"namespace": "team-a", "model": "tiny", "engine": "e"}],
+        **more,
+    }
+
+
+def desired(**more: Any) -> Dict[str, Any]:
+    entries = more.pop("models", [{"name": "tiny", "namespace": "team-a", "hosts": ["gpu1"]}])
+    return {
+        "fleet": "demo",
+        "fleet_namespace": "f",
+        "image": "e@sha256:" + "a" * 64,
+        "ca": CA.pem,
+        "models": relay.read_models(entries),
+        "predicted": {},
+        "create_namespaces": True,
+        "prune": False,
+        "check_mode": False,
+        **more,
+    }
+
+
+def observed(*items: Dict[str, Any], **more: Any) -> Dict[str, Any]:
+    known = [
+        registration.record_object(record(), "demo", "f"),
+        tokens.token_object("team-a", TOKEN, "demo", "f"),
+        *items,
+    ]
+    ours = {}
+    for item in known:
+        item["metadata"].setdefault("uid", "u")
+        ours[(item["kind"], item["metadata"]["namespace"], item["metadata"]["name"])] = item
+    return {
+        "ours": ours,
+        "foreign": {},
+        "namespaces": {"team-a", "f"},
+        "now": datetime.datetime.now(datetime.UTC),
+        **more,
+    }
+
+
+def summaries(plan: Any) -> List[str]:
+    return ["%s %s" % (step.action, step.kind) for step in plan.steps]
+
+
+def test_applied_plan_leaves_an_empty_one() -> None:
+    first = relay.plan(desired(), observed())
+    assert len(first.steps) == 6
+    made = [step.data["object"] for step in first.steps]
+    assert relay.plan(desired(), observed(*made)).steps == []
+
+
+def test_no_step_shows_the_token() -> None:
+    for step in relay.plan(desired(), observed()).steps:
+        assert TOKEN not in json.dumps(step.diff())
+        assert TOKEN not in json.dumps(step.summary())
+
+
+def test_token_is_only_predicted_in_check_mode() -> None:
+    seen = observed()
+    del seen["ours"][("Secret", "f", "token-team-a")]
+    assert len(relay.plan(desired(check_mode=True), seen).steps) == 6
+    plan = relay.plan(desired(), seen)
+    assert plan.steps == []
+    assert "tether.fleet.token" in plan.facts["verdicts"]["team-a/tiny"].reason
+
+
+def test_predicted_records_stand_for_those_in_the_cluster() -> None:
+    seen = observed()
+    del seen["ours"][("ConfigMap", "f", "host-gpu1")]
+    assert relay.plan(desired(), seen).steps == []
+    predicted = {"gpu1": record(certificates=[])}
+    assert len(relay.plan(desired(predicted=predicted, check_mode=True), seen).steps) == 6
+
+
+def foreign(kind: str = "Service", name: str = "tiny") -> Dict[str, Any]:
+    return {
+        "kind": kind,
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "namespace": "team-a",
+            "uid": "theirs",
+            "managedFields": [{"manager": "kubectl"}, {"manager": "kube-controller-manager"}],
+        },
+    }
+
+
+def test_a_finding_is_said_once_and_again_when_it_changes() -> None:
+    key = ("Service", "team-a", "tiny")
+    seen = observed(foreign={key: foreign()})
+    plan = relay.plan(desired(), seen)
+    assert summaries(plan) == ["create Event", "create ConfigMap"]
+    remembered = plan.steps[1].data["object"]
+    assert summaries(relay.plan(desired(), observed(remembered, foreign={key: foreign()}))) == []
+    other = foreign()
+    other["metadata"]["ownerReferences"] = [{"kind": "Foo", "name": "bar"}]
+    plan = relay.plan(desired(), observed(remembered, foreign={key: other}))
+    assert summaries(plan) == ["create Event", "update ConfigMap"]
+    assert "owned by Foo bar; written by kubectl" in plan.facts["verdicts"]["team-a/tiny"].reason
+    plan = relay.plan(desired(), observed(remembered))
+    assert "update ConfigMap" in summaries(plan)
+    assert state.refused(plan.steps[0].data["object"]) == {}
+
+
+def test_unreadable_state_counts_as_empty() -> None:
+    for text in ("", "[]", "{", '{"refused": 3}', "null"):
+        assert state.refused({"data": {"state.json": text}}) == {}
+    assert state.refused(None) == {}
+
+
+def test_one_model_does_not_stop_another() -> None:
+    models = [
+        {"name": "tiny", "namespace": "team-a", "hosts": ["gpu1"]},
+        {"name": "other", "namespace": "team-a", "hosts": ["gpu9"]},
+    ]
+    plan = relay.plan(desired(models=models), observed())
+    assert len(plan.steps) == 6
+    assert plan.facts["verdicts"]["team-a/other"].state == "refused"
+    assert plan.facts["verdicts"]["team-a/tiny"].state == "served"
+
+
+def test_records_of_a_broken_form_refuse_their_host_alone() -> None:
+    broken = registration.record_object(record(host="gpu2"), "demo", "f")
+    broken["data"]["record.json"] = "{"
+    models = [{"name": "tiny", "namespace": "team-a", "hosts": ["gpu1", "gpu2"]}]
+    plan = relay.plan(desired(models=models), observed(broken))
+    verdict = plan.facts["verdicts"]["team-a/tiny"]
+    assert verdict.hosts["gpu1"] == "accepted"
+    assert "ConfigMap f/host-gpu2" in verdict.hosts["gpu2"]
+
+
+def test_orphans() -> None:
+    made = [step.data["object"] for step in relay.plan(desired(), observed()).steps]
+    plan = relay.plan(desired(models=[]), observed(*made))
+    assert plan.facts["orphans"] == ["team-a/tiny"]
+    assert plan.steps == []
+    plan = relay.plan(desired(models=[], prune=True), observed(*made))
+    assert summaries(plan)[0] == "remove Service"
+    assert summaries(plan)[-1] == "remove NetworkPolicy"
+    assert len(plan.steps) == 6
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ({"name": "Tiny"}, "name is not"),
+        ({"name": "1tiny"}, "name is not"),
+        ({"name": "t" * 51}, "name is not"),
+        ({"namespace": "a.b"}, "namespace is not"),
+        ({"hosts": []}, "hosts is not"),
+        ({"hosts": "gpu1"}, "hosts is not"),
+        ({"port": 70000}, "port is not"),
+        ({"replicas": True}, "replicas is not"),
+        ({"health_path": "/x y"}, "health_path is not"),
+        ({"health_path": "/%2e"}, "health_path is not"),
+    ],
+)
+def test_wrong_models(entry: Dict[str, Any], text: str) -> None:
+    right = {"name": "tiny", "namespace": "team-a", "hosts": ["gpu1"]}
+    with pytest.raises(Refusal, match=text):
+        relay.read_models([{**right, **entry}])
+    with pytest.raises(Refusal, match="given twice"):
+        relay.read_models([right, right])
+
+
+@pytest.mark.parametrize(
+    "image", ["envoy", "envoy:1.40", "envoy@sha256:abc", "@sha256:" + "a" * 64]
+)
+def test_images_are_pinned(image: str) -> None:
+    with pytest.raises(Refusal, match="no digest"):
+        relay.check_image(image)
+    relay.check_image("envoy:1.40@sha256:" + "a" * 64)
+
+
+def test_labels() -> None:
+    assert labels.fleet_selector("demo", "token") == (
+        "app.kubernetes.io/managed-by=tether.fleet,tether.fleet/fleet=demo,"
+        "tether.fleet/record=token"
+    )
