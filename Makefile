@@ -56,7 +56,7 @@ sanity: venv ## The archive, and ansible-test sanity on it
 	@$(RUN) archive sanity
 
 integration: venv ## Tests against real parts
-	@$(RUN) integration
+	@$(RUN) programs integration
 
 molecule: venv ## The molecule scenarios; NAME=default runs one alone
 	@$(RUN) molecule

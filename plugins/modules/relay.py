@@ -35,6 +35,7 @@ options:
   ca_certificate:
     description:
       - The fleet's CA as PEM; several certificates while it is being replaced.
+      - In check mode it may be empty, for a fleet that has no CA yet.
       - May be empty in check mode, before there is one.
     type: str
     required: true
@@ -200,6 +201,8 @@ def run(module: Any) -> Dict[str, Any]:
     relay.check_image(params["image"])
     # A check of a fresh fleet comes before its CA: predicted records carry no certificates then.
     if params["ca_certificate"] or not module.check_mode:
+        # A check on a fresh fleet comes before its CA.
+    if params["ca_certificate"].strip() or not module.check_mode:
         certificates.check_ca(params["ca_certificate"])
     predicted = params["predicted_records"] if module.check_mode else []
     registration.check(predicted, module.check_mode)
@@ -246,7 +249,10 @@ def settle(client: Client, module: Any, verdicts: Dict[str, Any], outcome: Outco
         if lack is not None:
             verdict = verdicts["%s/%s" % model]
             verdict.state = "waiting"
-            verdict.reason = "its relays do not run: %s" % lack
+            verdict.reason = "its relays are not ready, and ask %s: %s" % (
+                ", ".join(verdict.dials),
+                lack,
+            )
 
 
 def describe(failed: Dict[str, Any], total: int) -> str:

@@ -40,8 +40,10 @@ attributes:
     description: The same, since nothing is changed.
   diff_mode:
     support: none
+    description: There is nothing to show.
   idempotent:
     support: full
+    description: Nothing is changed, ever.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
 requirements:

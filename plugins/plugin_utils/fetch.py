@@ -46,7 +46,7 @@ class Progress:
 
     def at(self, count: int) -> None:
         now = time.monotonic()
-        if now - self.last < PROGRESS_SECONDS:
+        if now - self.last < PROGRESS_SECONDS or count <= self.start:
             return
         self.last = now
         rate = max(count - self.start, 0) / max(now - self.begun, 0.001)

@@ -134,8 +134,10 @@ class Ingress:
 
     def close(self) -> None:
         """Stop listening and break what is open, as a crash does."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self.socket.close()
-        for connection in self.open:
+        for connection in list(self.open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
             connection.close()
@@ -148,6 +150,7 @@ class Ingress:
             try:
                 raw, _peer = self.socket.accept()
             except OSError:
+                self.socket.close()
                 return
             threading.Thread(target=self._serve, args=(raw,), daemon=True).start()
 

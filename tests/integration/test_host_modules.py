@@ -161,7 +161,11 @@ def test_a_restart_only_when_it_matters() -> None:
     done = host.converge("daemon", daemons=[daemon(description="other", after=["ssh.service"])])
     assert done.steps == ["update unit tether-it-one.service"]
     assert pid() == first
+    # What somebody put beside the socket does not outlive a restart.
+    folder = SOCKET.rpartition("/")[0]
+    host.ssh("mkdir -p %s/stale/deep; ln -s /etc %s/link" % (folder, folder))
     done = host.converge("daemon", daemons=[daemon(version="2")])
+    assert host.ssh("ls " + folder).split() == ["engine.sock"]
     assert done.steps[-1] == "restart process tether-it-one.service"
     second = pid()
     assert second != first
@@ -242,7 +246,7 @@ def test_one_that_dies_is_named_at_once_with_its_last_lines_and_others_run() -> 
         ({"argv": ["/opt/tether-it/nothing"]}, "there is no program /opt/tether-it/nothing"),
         ({"user": "tether-it-none"}, "there is no account tether-it-none"),
         ({"read_write_paths": ["/opt/tether-it/none"]}, "there is no /opt/tether-it/none"),
-        ({"working_directory": "/opt/tether-it/none"}, "working directory cannot be entered"),
+        ({"working_directory": "/opt/tether-it/none"}, "no working directory /opt/tether-it/none"),
         ({"argv": ["/etc/hostname"]}, "is not executable"),
     ],
 )

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from background import NAME as BED_NAME
 from background import Bed
+from binaries import settings
 from parts import BUILD, ROOT, Part, choose
 
 
@@ -58,11 +59,12 @@ def run(part: Part, bed: Bed) -> Result:
     started = time.monotonic()
     if part.needs and not any(ROOT.glob(part.needs)):
         return Result(part.name, note=f"nothing to check: no {part.needs}")
-    if part.bed and (refusal := bed.join()):
+    refusal = bed.join() if part.bed else ""
+    if refusal and part.bed == "must":
         return Result(part.name, failed=1, note=refusal)
     report = BUILD / f"{part.name.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
-    environment = dict(os.environ)
+    environment = {**settings(fetch=False), **bed.settings(), **os.environ}
     environment.update(
         PYTEST_ADDOPTS=f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report}".strip(),
         TETHER_BED=BED_NAME,
@@ -74,7 +76,7 @@ def run(part: Part, bed: Bed) -> Result:
     status, note = call(part, environment)
     result = count(report, status)
     result.name, result.seconds = part.name, time.monotonic() - started
-    result.note = note or (f"exit status {status}" if status else "")
+    result.note = note or (f"exit status {status}" if status else refusal)
     return result
 
 

@@ -68,6 +68,18 @@ class Bed:
             return "the test bed did not come up (its log is above)"
         return ""
 
+    def settings(self) -> dict[str, str]:
+        """Where tests find the bed, once it is up. Only the host that is not managed is theirs."""
+        state = Path("/var/lib/tether-bed") / NAME
+        if self._process is None or self._process.poll() != 0:
+            return {}
+        return {
+            "TETHER_TEST_KUBECONFIG": str(state / "kubeconfig"),
+            "TETHER_TEST_RELAY_IMAGE": (state / "relay_image").read_text().strip(),
+            "TETHER_TEST_SSH_CONFIG": str(state / "ssh_config"),
+            "TETHER_TEST_HOST": "neighbour",
+        }
+
     def stop(self) -> str:
         """Take it down again; returns what went wrong, or nothing."""
         if self._process is None:

@@ -22,7 +22,8 @@ class Part:
 
     :ivar argv: the program, run from the repository root; its exit status is the result
     :ivar needs: a glob; while nothing matches it there is nothing to check, and the row says so
-    :ivar bed: the test bed must be up
+    :ivar bed: ``must``: fails without the test bed; ``may``: some of its tests need it, and are
+        skipped without it
     :ivar limit: seconds after which the part has failed (nothing may hang a run)
     """
 
@@ -30,27 +31,30 @@ class Part:
     what: str
     argv: tuple[str, ...]
     needs: str = ""
-    bed: bool = False
+    bed: str = ""
     limit: int = 600
 
 
-def _pytest(name: str, what: str, path: str, limit: int = 600) -> Part:
+def _pytest(name: str, what: str, path: str, bed: str = "", limit: int = 600) -> Part:
     argv = (PYTHON, "-m", "pytest", "-q", path)
-    return Part(name, what, argv, needs=f"{path}/**/test_*.py", limit=limit)
+    return Part(name, what, argv, needs=f"{path}/**/test_*.py", bed=bed, limit=limit)
 
 
-STATIC = (
+BEFORE = (
     Part("ruff", "style and likely bugs of Python", ("ruff", "check", "--quiet", ".")),
     Part("format", "formatting of Python", ("ruff", "format", "--quiet", "--check", ".")),
     Part("mypy", "types", (PYTHON, "tests/run/typecheck.py")),
     Part("yamllint", "style of YAML", ("yamllint", "--strict", ".")),
     Part("ansible-lint", "roles and playbooks, production profile", ("ansible-lint", "--strict")),
     Part("changelog", "changelog fragments", ("antsibull-changelog", "lint")),
+    Part("programs", "the pinned Caddy, Envoy and engines", (PYTHON, "tests/run/binaries.py")),
+    _pytest("unit", "pure functions, specifications, documents", "tests/unit"),
     _pytest("archive", "what ships: built, installed, documented", "tests/package"),
     Part("sanity", "ansible-test on the archive", (PYTHON, "tests/run/sanity.py"), limit=1800),
-    _pytest("unit", "pure functions, specifications, documents", "tests/unit"),
-    _pytest("testbed", "the test bed's own tests", "tests/testbed/tests"),
-    _pytest("integration", "against real parts", "tests/integration", limit=1200),
+)
+AFTER = (
+    _pytest("integration", "against real parts", "tests/integration", bed="may", limit=1200),
+    _pytest("testbed", "the test bed's own tests", "tests/testbed/tests", bed="must", limit=1200),
 )
 
 
@@ -68,7 +72,7 @@ def molecule(name: str = "") -> list[Part]:
             f"molecule {scenario}",
             "the whole path on the test bed",
             ("molecule", "test", "--scenario-name", scenario),
-            bed=True,
+            bed="must",
             limit=2400,
         )
         for scenario in ([name] if name else names)
@@ -82,7 +86,13 @@ def programs(folder: str, name: str = "") -> list[Part]:
     if name and name not in names:
         raise SystemExit(f"no {folder} program {name}; there are: {', '.join(names) or 'none'}")
     return [
-        Part(f"{folder} {stem}", "", (PYTHON, str(path.relative_to(ROOT))), bed=True, limit=3600)
+        Part(
+            f"{folder} {stem}",
+            "figures on the test bed",
+            (PYTHON, str(path.relative_to(ROOT))),
+            bed="must",
+            limit=3600,
+        )
         for stem, path in zip(names, found, strict=True)
         if name in ("", stem)
     ]
@@ -92,7 +102,7 @@ def choose(words: list[str]) -> list[Part]:
     """The parts that ``words`` name; all that check the project when there are none."""
     name = os.environ.get("NAME", "")
     if not words:
-        return [*STATIC, *molecule()]
+        return [*BEFORE, *molecule(), *AFTER]
     chosen: list[Part] = []
     for word in words:
         if word == "molecule":
@@ -100,9 +110,9 @@ def choose(words: list[str]) -> list[Part]:
         elif word in ("bench", "drills"):
             chosen += programs(word, name)
         else:
-            match = [part for part in STATIC if part.name == word]
+            match = [part for part in (*BEFORE, *AFTER) if part.name == word]
             if not match:
-                names = [part.name for part in STATIC] + ["molecule", "bench", "drills"]
+                names = [part.name for part in (*BEFORE, *AFTER)] + ["molecule", "bench", "drills"]
                 raise SystemExit(f"no part {word}; there are: {', '.join(names)}")
             chosen += match
     return chosen

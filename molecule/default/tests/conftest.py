@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).resolve().parent
+# The helpers beside this file, and the collection by its own name.
+sys.path[:0] = [str(HERE), str(HERE.parents[2] / ".ansible" / "collections")]
 
 import bed  # noqa: E402
 

@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import time
-from pathlib import Path
 
 import pytest
+from ansible_collections.tether.fleet.plugins.plugin_utils import ca, signing
 from bed import GPU2, STATE, bed, client, ssh
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 # A TLS server that notes every handshake and every byte that comes after it.
 IMPOSTOR = r"""
@@ -90,10 +94,7 @@ def assert_refused():
 
 def test_same_name_from_the_same_ca(gpu2_is_taken_over):
     """A certificate that the fleet's own CA signed for gpu2, on another key, is refused."""
-    from ansible_collections.tether.fleet.plugins.plugin_utils import ca, signing  # noqa: F401
-
-    certificate, key = _issue_twin()
-    gpu2_is_taken_over(certificate, key)
+    gpu2_is_taken_over(*twin())
     assert_refused()
 
 
@@ -105,8 +106,23 @@ def test_host_a_at_host_bs_address(gpu2_is_taken_over):
     assert_refused()
 
 
-def _issue_twin():
-    """A second, properly signed certificate for gpu2, as somebody with the CA could make."""
-    import ca_twin
+def twin():
+    """A second, properly signed certificate for gpu2 and its key, as whoever has the CA could make.
 
-    return ca_twin.issue("gpu2", GPU2, Path(STATE / "ca"), (STATE / "ca_passphrase").read_text())
+    It goes around the CA's record, so that the fleet itself knows nothing of it.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    leaf = signing.sign(
+        request.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+        signing.subject("gpu2", [], [GPU2]),
+        signing.load_certificate(ca.certificate(str(STATE / "ca"))),
+        ca.open_key(str(STATE / "ca"), (STATE / "ca_passphrase").read_text().strip().encode()),
+        datetime.datetime.now(datetime.timezone.utc),
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return leaf.public_bytes(serialization.Encoding.PEM).decode(), private.decode()

@@ -287,6 +287,18 @@ def _cluster(
                 "initial_jitter": "0.1s",
                 "unhealthy_threshold": 2,
                 "healthy_threshold": 1,
+                # A line when a host's state changes: it says why a relay is not ready.
+                "event_logger": [
+                    {
+                        "name": "envoy.health_check.event_sink.file",
+                        "typed_config": {
+                            "@type": _TYPE
+                            + "extensions.health_check.event_sinks.file.v3"
+                            + ".HealthCheckEventFileSink",
+                            "event_log_path": "/dev/stdout",
+                        },
+                    }
+                ],
                 "http_health_check": {
                     "host": "relay",
                     "path": health_path,

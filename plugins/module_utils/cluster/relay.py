@@ -60,6 +60,7 @@ class Verdict:
 
     :ivar state: ``served``, ``waiting``, ``refused`` or, in check mode, ``planned``
     :ivar hosts: by host, ``accepted`` or why not
+    :ivar dials: the accepted hosts with their addresses, for messages
     :ivar ready: whether all its relays ran when the cluster was read
     """
 
@@ -67,6 +68,7 @@ class Verdict:
     reason: str = ""
     hosts: Dict[str, str] = field(default_factory=dict)
     steps: List[Step] = field(default_factory=list)
+    dials: List[str] = field(default_factory=list)
     ready: bool = False
 
     def result(self) -> Dict[str, Any]:
@@ -184,7 +186,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     first: List[Step] = []
     verdicts: Dict[str, Verdict] = {}
     new_namespaces: Set[str] = set()
-    records, broken = _records(desired, observed)
+    records, broken, predicted = _records(desired, observed)
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict()
         foreign = [observed["foreign"][key] for key in _keys(model) if key in observed["foreign"]]
@@ -203,7 +205,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             )
             continue
         try:
-            hosts = _hosts(model, desired, observed, records, broken, verdict)
+            hosts = _hosts(model, desired, observed, records, broken, predicted, verdict)
             token = _token(model.namespace, desired, observed)
         except Refusal as refusal:
             verdict.state, verdict.reason = "refused", str(refusal)
@@ -217,6 +219,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
                 )
                 continue
             new_namespaces.add(model.namespace)
+        verdict.dials = ["%s (%s port %d)" % (one.name, one.address, one.port) for one in hosts]
         verdict.steps = _model_steps(model, hosts, token, desired, observed)
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
         verdict.ready = running is not None and wait.unfinished(running) is None
@@ -264,8 +267,8 @@ def _look_up(client: Client, kind: str, keys: List[Key]) -> Dict[Key, Dict[str, 
 
 def _records(
     desired: Dict[str, Any], observed: Dict[str, Any]
-) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, str]]:
-    """Records by host, and why those that cannot be read cannot be."""
+) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, str], Set[str]]:
+    """Records by host, why those that cannot be read cannot be, and which are only predicted."""
     records: Dict[str, Dict[str, Any]] = {}
     broken: Dict[str, str] = {}
     for (kind, place, name), item in sorted(observed["ours"].items()):
@@ -281,10 +284,13 @@ def _records(
             records[record["host"]] = record
         except Refusal as refusal:
             broken[name[len("host-") :]] = str(refusal)
-    for host, record in desired["predicted"].items():
-        records[host] = record
+    predicted = {
+        host for host, record in desired["predicted"].items() if records.get(host) != record
+    }
+    for host in predicted:
+        records[host] = desired["predicted"][host]
         broken.pop(host, None)
-    return records, broken
+    return records, broken, predicted
 
 
 def _hosts(
@@ -293,6 +299,7 @@ def _hosts(
     observed: Dict[str, Any],
     records: Dict[str, Dict[str, Any]],
     broken: Dict[str, str],
+    predicted: Set[str],
     verdict: Verdict,
 ) -> List[envoy.Host]:
     """The model's hosts that may be dialled; the verdict says why others may not."""
@@ -304,9 +311,7 @@ def _hosts(
         if record is None:
             reason = broken.get(name) or "it has no registration record; run its registration"
         else:
-            reason = check_record(
-                record, model, desired["ca"], observed["now"], name in desired["predicted"]
-            )
+            reason = check_record(record, model, desired["ca"], observed["now"], name in predicted)
         verdict.hosts[name] = reason or "accepted"
         if record is not None and reason is None:
             accepted.append(

@@ -42,6 +42,19 @@ def unfinished(deployment: Dict[str, Any]) -> Optional[str]:
     return None
 
 
+def is_current(pod: Dict[str, Any], deployment: Optional[Dict[str, Any]]) -> bool:
+    """Whether a pod was made from a Deployment as it now is, and not from a former version."""
+    if deployment is None or pod["metadata"].get("deletionTimestamp"):
+        return False
+
+    def made_of(spec: Dict[str, Any]) -> List[Any]:
+        keys = ("name", "image", "command", "args")
+        return [[item.get(key) for key in keys] for item in spec.get("containers") or []]
+
+    wanted = made_of(deployment["spec"]["template"]["spec"])
+    return all(item in made_of(pod["spec"]) for item in wanted)
+
+
 def hopeless(pod: Dict[str, Any]) -> Optional[str]:
     """Why a pod will not start by waiting, or None."""
     for container in (pod.get("status") or {}).get("containerStatuses") or []:
@@ -93,7 +106,8 @@ def wait(
             for pod in client.list("Pod", selector):
                 pods.setdefault(_model(pod), []).append(pod)
             for model in sorted(pending):
-                reason = _explain(client, pods.get(model, []), over)
+                current = [pod for pod in pods.get(model, []) if is_current(pod, found.get(model))]
+                reason = _explain(client, current, over)
                 if reason:
                     result[model] = "%s; %s" % (result[model], reason)
                     pending.discard(model)
@@ -110,8 +124,6 @@ def _model(item: Dict[str, Any]) -> Tuple[str, str]:
 def _explain(client: Client, pods: List[Dict[str, Any]], over: bool) -> Optional[str]:
     """Why pods do not run: at once if that is final, else when the time is over."""
     for pod in sorted(pods, key=lambda item: item["metadata"]["creationTimestamp"], reverse=True):
-        if pod["metadata"].get("deletionTimestamp"):
-            continue
         reason = shortcoming(pod) if over else hopeless(pod)
         if not reason:
             continue

@@ -50,14 +50,20 @@ def show(units: List[str]) -> Dict[str, Dict[str, str]]:
     return result
 
 
-def last_lines(invocation: str, count: int = 20) -> List[str]:
-    """The last lines that a process (and what it started) wrote, oldest first."""
-    if not re.fullmatch(r"[0-9a-f]{32}", invocation):
-        return []
+def last_lines(unit: str, invocation: str, since: float = 0.0, count: int = 20) -> List[str]:
+    """The last lines that a process (and what it started) wrote, oldest first.
+
+    :param since: when its start was asked for, in seconds since the epoch
+    """
     run(["journalctl", "--sync"], timeout=5)
-    for match in ("_SYSTEMD_INVOCATION_ID=", "INVOCATION_ID="):
+    matches = []
+    if re.fullmatch(r"[0-9a-f]{32}", invocation):
+        matches.append(["_SYSTEMD_INVOCATION_ID=" + invocation])
+    # What ended before the journal could look at it bears no invocation; the time will do.
+    matches.append(["--unit=" + unit, "--since=@%d" % since])
+    for match in matches:
         argv = ["journalctl", "-q", "--no-pager", "-o", "cat", "-n", str(count)]
-        done = run([*argv, match + invocation], timeout=10)
+        done = run([*argv, *match], timeout=10)
         lines = [line for line in done.stdout.splitlines() if line.strip()]
         if lines:
             return lines

@@ -15,7 +15,6 @@ import grp
 import json
 import os
 import pwd
-import re
 import shutil
 import time
 from typing import Any, Callable, Dict, List, Optional
@@ -295,13 +294,16 @@ def apply(plan: Plan) -> Dict[str, Any]:
     before = systemctl.show([step.name for step in wanted])
     for step in wanted:
         name = step.data["daemon"]
+        running = before.get(step.name, {}).get("InvocationID", "")
+        lines: List[str] = []
         problem = _obstacle(entries[name])
         if not problem and step.action == "reload":
             problem = _reload(step.name)
+            lines = systemctl.last_lines(step.name, running) if problem else []
         if problem:
-            _fail(facts[name], problem, before.get(step.name, {}).get("InvocationID", ""))
+            _fail(facts[name], problem, lines)
             continue
-        begun[name] = before.get(step.name, {}).get("InvocationID", "")
+        begun[name] = running
     starting = [
         step.name for step in wanted if step.action != "reload" and step.data["daemon"] in begun
     ]
@@ -322,9 +324,8 @@ def _apply_removals(removals: List[Step]) -> None:
         for path in (os.path.join(UNIT_DIR, step.name), _record_path(step.name)):
             if os.path.lexists(path):
                 os.unlink(path)
-        for made in re.findall(r"(?m)^ExecStartPre=\+/bin/rm -rf (\S+)$", step.data["text"]):
-            if made.startswith(base.RUNTIME_ROOT) and os.path.normpath(made) == made:
-                shutil.rmtree(made, ignore_errors=True)
+        for path in unit_file.emptied_directories(step.data["text"]):
+            shutil.rmtree(path, ignore_errors=True)
     systemctl.must(["daemon-reload"])
     systemctl.call(["reset-failed", *units])
 
@@ -349,6 +350,9 @@ def _obstacle(entry: Dict[str, Any]) -> str:
         found = base.file_digest(item["path"])
         if item.get("sha256") and item["sha256"] != found:
             return "%s has sha256 %s where %s is expected" % (item["path"], found, item["sha256"])
+    folder = entry.get("working_directory")
+    if folder and not folder.startswith(base.RUNTIME_ROOT) and not os.path.isdir(folder):
+        return "there is no working directory %s" % folder
     for path in entry["read_only_paths"] + entry["read_write_paths"] + entry["inaccessible_paths"]:
         if not os.path.exists(path):
             return "there is no %s, which its unit names" % path
@@ -395,7 +399,8 @@ def verify(plan: Plan) -> Dict[str, Any]:
         one.stop()
         name = one.entry["name"]
         if one.verdict:
-            _fail(facts[name], one.verdict, one.invocation)
+            lines = systemctl.last_lines(one.unit, one.invocation, one.since)
+            _fail(facts[name], one.verdict, lines)
             continue
         facts[name]["healthy"] = True
         if name in begun:
@@ -414,8 +419,7 @@ def verify(plan: Plan) -> Dict[str, Any]:
     return {"daemons": facts}
 
 
-def _fail(fact: Dict[str, Any], reason: str, invocation: str) -> None:
-    lines = systemctl.last_lines(invocation)
+def _fail(fact: Dict[str, Any], reason: str, lines: List[str]) -> None:
     fact.update(failed=True, healthy=False, reason=reason, last_lines=lines)
 
 

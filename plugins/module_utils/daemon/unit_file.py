@@ -9,6 +9,7 @@ quoted as systemd.syntax(7) says, and what cannot be quoted is refused by ``base
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Dict, Iterable, List, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
@@ -84,7 +85,10 @@ def _service(entry: Dict[str, Any]) -> List[str]:
     if entry["supplementary_groups"]:
         lines.append("SupplementaryGroups=%s" % " ".join(entry["supplementary_groups"]))
     if entry.get("working_directory"):
-        lines.append("WorkingDirectory=%s" % entry["working_directory"].replace("%", "%%"))
+        folder = entry["working_directory"]
+        # A runtime directory is still to be made when the first command starts in it.
+        dash = "-" if folder.startswith(base.RUNTIME_ROOT) else ""
+        lines.append("WorkingDirectory=%s%s" % (dash, folder.replace("%", "%%")))
     if entry["type"] == "exec":
         lines += ["Restart=%s" % restart["policy"], "RestartSec=%d" % restart["delay"]]
     lines += [
@@ -101,25 +105,40 @@ def _service(entry: Dict[str, Any]) -> List[str]:
 
 
 def _runtime_directories(entry: Dict[str, Any]) -> List[str]:
-    """Root makes them afresh at each start: nothing stale and nothing of a stranger is in them."""
-    lines = []
-    parents: List[str] = []
-    for item in entry["runtime_directories"]:
-        folder = os.path.dirname(item["path"])
-        while folder != "/run" and folder not in parents:
-            parents.append(folder)
+    """Root makes them afresh at each start: nothing stale and nothing of a stranger is in them.
+
+    They are emptied and not removed: ReadWritePaths makes each a mount point for these commands
+    too (systemd 252), and those cannot be removed. While it is emptied it is root's alone.
+    """
+    made = [item["path"] for item in entry["runtime_directories"]]
+    parents = set()
+    for path in made:
+        folder = os.path.dirname(path)
+        while folder != "/run":
+            parents.add(folder)
             folder = os.path.dirname(folder)
-    own = {item["path"] for item in entry["runtime_directories"]}
-    missing = sorted(set(parents) - own)
+    lines = []
+    missing = sorted(parents - set(made))
     if missing:
         lines.append("ExecStartPre=+/usr/bin/install -d -m 0755 %s" % " ".join(missing))
     for item in entry["runtime_directories"]:
-        lines.append("ExecStartPre=+/bin/rm -rf %s" % item["path"])
-        lines.append(
+        lines += [
+            "ExecStartPre=+/usr/bin/install -d -o root -g root -m 0700 %s" % item["path"],
+            "ExecStartPre=+/usr/bin/find %s -mindepth 1 -delete" % item["path"],
             "ExecStartPre=+/usr/bin/install -d -o %s -g %s -m %s %s"
-            % (item["owner"], item["group"], item["mode"], item["path"])
-        )
+            % (item["owner"], item["group"], item["mode"], item["path"]),
+        ]
     return lines
+
+
+def emptied_directories(text: str) -> List[str]:
+    """The runtime directories in the text of a unit that ``render`` made."""
+    found = re.findall(r"(?m)^ExecStartPre=\+/usr/bin/find (\S+) -mindepth 1 -delete$", text)
+    return [
+        path
+        for path in found
+        if path.startswith(base.RUNTIME_ROOT) and os.path.normpath(path) == path
+    ]
 
 
 def _hardening(entry: Dict[str, Any]) -> List[str]:

@@ -23,6 +23,7 @@ class Watch:
         self.unit = unit_file.unit_name(entry["name"])
         self.verdict: Optional[str] = None
         self.invocation = ""
+        self.since = time.time()
         # What ran before a (re)start is not what is waited for.
         self._before = before if action in ("start", "restart") else None
         self._fresh = self._before is not None

@@ -30,6 +30,8 @@ def run(
             text=True,
             env=None if env is None else {**os.environ, **env},
             cwd=cwd,
+            # Locks are inherited; Python keeps everything else to itself anyway.
+            close_fds=False,
             check=False,
         )
     except FileNotFoundError as error:

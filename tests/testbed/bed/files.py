@@ -30,9 +30,14 @@ def write(path: Path, text: str, mode: int = 0o644) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock; the kernel frees it however this process ends."""
+    """Hold an exclusive lock; the kernel frees it however this process ends.
+
+    Programs that are run meanwhile inherit it: when this process is killed, its
+    debootstrap may go on, and nobody shall work in the same place until it ends.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as stream:
+        os.set_inheritable(stream.fileno(), True)
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 

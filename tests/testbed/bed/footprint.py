@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from . import files
 from .layout import LOCKS, STATE_ROOT, Bed
@@ -45,7 +46,7 @@ _RECORD = STATE_ROOT / "machine.json"
 def record() -> None:
     """Before the first bed: write down how the machine is, and make room for beds."""
     with files.locked(LOCKS / "footprint"):
-        content = {
+        content: dict[str, Any] = {
             "directories": [str(path) for path in _DIRECTORIES if path.exists()],
             "netns_mounted": _NETNS in files.mounts_below(_NETNS),
             "parameters": {},

@@ -111,6 +111,13 @@ def test_predicted_records_stand_for_those_in_the_cluster() -> None:
     assert len(relay.plan(desired(predicted=predicted, check_mode=True), seen).steps) == 6
 
 
+def test_a_prediction_that_equals_the_record_is_judged_like_it() -> None:
+    other = record(certificates=[Authority().leaf("10.0.0.1").pem])
+    live = registration.record_object(other, "demo", "f")
+    plan = relay.plan(desired(predicted={"gpu1": other}, check_mode=True), observed(live))
+    assert "not signed by the fleet's CA" in plan.facts["verdicts"]["team-a/tiny"].hosts["gpu1"]
+
+
 def foreign(kind: str = "Service", name: str = "tiny") -> Dict[str, Any]:
     return {
         "kind": kind,

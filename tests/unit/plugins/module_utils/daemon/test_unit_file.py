@@ -193,10 +193,11 @@ def test_runtime_directories_are_made_afresh_by_root():
     text = text_of(runtime_directories=[made])
     assert value_of(text, "ExecStartPre") == [
         "+/usr/bin/install -d -m 0755 /run/tether /run/tether/engines",
-        "+/bin/rm -rf /run/tether/engines/a.b",
+        "+/usr/bin/install -d -o root -g root -m 0700 /run/tether/engines/a.b",
+        "+/usr/bin/find /run/tether/engines/a.b -mindepth 1 -delete",
         "+/usr/bin/install -d -o tether-a -g g -m 2710 /run/tether/engines/a.b",
     ]
-    assert value_of(text, "ReadWritePaths") == ['"/run/tether/engines/a.b"']
+    assert value_of(text, "ReadWritePaths") == ['"-/run/tether/engines/a.b"']
 
 
 @pytest.mark.parametrize(
