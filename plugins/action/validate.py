@@ -8,7 +8,8 @@ from typing import Any, Dict, Optional
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.tether.fleet.plugins.plugin_utils import catalogue, inventory
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.plugin_utils import catalogue, inventory, lock
 from ansible_collections.tether.fleet.plugins.plugin_utils.plain import plain
 from ansible_collections.tether.fleet.plugins.plugin_utils.schema import MissingLibraryError
 
@@ -18,6 +19,7 @@ _OPTIONS = {
     "cluster_namespace": {"type": "raw"},
     "ingress_port": {"type": "raw"},
     "base_dir": {"type": "path"},
+    "lock": {"type": "path"},
 }
 _ADDRESS_KEYS = ("fleet_address", "ansible_host")
 
@@ -62,6 +64,7 @@ class ActionModule(ActionBase):
                 ),
                 base=args.get("base_dir") or variables.get("inventory_dir") or os.getcwd(),
                 expand=os.path.expanduser,
+                pinned=self._pinned(args.get("lock") or variables.get("fleet_lock_file")),
             )
         except inventory.InventoryErrors as errors:
             # Returned rather than raised: the mistakes are a list for whoever wants to sort them.
@@ -74,10 +77,18 @@ class ActionModule(ActionBase):
                 ],
             )
             return result
-        except (catalogue.CatalogueError, MissingLibraryError) as error:
+        except (catalogue.CatalogueError, MissingLibraryError, Refusal) as error:
             raise AnsibleActionFail(str(error)) from error
         result.update(changed=False, plan=plan)
         return result
+
+    def _pinned(self, path: Any) -> Dict[str, str]:
+        """Artifact -> version, from the lock of the option, the variable or the collection."""
+        where = lock.DEFAULT
+        if path:
+            text = plain(self._templar.template(path))
+            where = os.path.join(self._loader.get_basedir(), os.path.expanduser(text))
+        return {name: item["version"] for name, item in lock.load(where)["artifacts"].items()}
 
     def _value(
         self, args: Dict[str, Any], key: str, variables: Dict[str, Any], name: str, default: Any

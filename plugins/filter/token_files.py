@@ -15,9 +15,9 @@ def token_files(
     directory: str = "/etc/tether/ingress/tokens",
     group: str = "tether-ingress",
 ) -> List[Dict[str, Any]]:
-    """Entries of the ``files`` module: the folder and ``current`` of each namespace.
+    """Entries of the ``files`` module: the folder and the token files of each namespace.
 
-    :param tokens: namespace -> ``{"current": text}``
+    :param tokens: namespace -> ``{"current": text}``, during a rotation also next or previous
     """
     missing = [namespace for namespace in namespaces if namespace not in tokens]
     if missing:
@@ -29,14 +29,17 @@ def token_files(
     for namespace in namespaces:
         folder = "%s/%s" % (directory, namespace)
         entries.append({"path": folder, "state": "directory", "group": group, "mode": "0750"})
-        entries.append(
-            {
-                "path": folder + "/current",
-                "secret_content": tokens[namespace]["current"],
-                "group": group,
-                "mode": "0440",
-            }
-        )
+        # The ingress reads all three at each request: an empty file lets nobody in, and a missing one
+        # would be a line in its log each time.
+        for name in ("current", "next", "previous"):
+            entries.append(
+                {
+                    "path": "%s/%s" % (folder, name),
+                    "secret_content": tokens[namespace].get(name, ""),
+                    "group": group,
+                    "mode": "0440",
+                }
+            )
     return entries
 
 

@@ -72,6 +72,13 @@ options:
         type: list
         elements: str
         default: []
+      device_groups:
+        description:
+          - Groups that may own the devices which the process needs, as V(video) and V(render). Those
+            that the host has are added, the others are left out.
+        type: list
+        elements: str
+        default: []
       working_directory:
         description: Where the process starts.
         type: path
@@ -377,6 +384,7 @@ def main() -> None:
         supervisor = base.choose(BACKENDS)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
+    base.join_device_groups(module.params["daemons"])
     desired = {"daemons": module.params["daemons"], "prune": module.params["prune"]}
     run_module(module, supervisor, desired)
 

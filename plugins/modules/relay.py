@@ -200,8 +200,6 @@ def run(module: Any) -> Dict[str, Any]:
     arguments.check_names(params)
     relay.check_image(params["image"])
     # A check of a fresh fleet comes before its CA: predicted records carry no certificates then.
-    if params["ca_certificate"] or not module.check_mode:
-        # A check on a fresh fleet comes before its CA.
     if params["ca_certificate"].strip() or not module.check_mode:
         certificates.check_ca(params["ca_certificate"])
     predicted = params["predicted_records"] if module.check_mode else []
@@ -238,7 +236,7 @@ def settle(client: Client, module: Any, verdicts: Dict[str, Any], outcome: Outco
                 verdict.state = "planned"
         return
     pending = [
-        tuple(key.split("/"))
+        (key.split("/")[0], key.split("/")[1])
         for key, verdict in verdicts.items()
         if verdict.state == "served" and (verdict.steps or not verdict.ready)
     ]

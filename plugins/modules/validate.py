@@ -42,6 +42,11 @@ options:
       - The folder that relative paths under C(files[].source) are relative to. The default is the
         folder of the inventory.
     type: path
+  lock:
+    description:
+      - Path of the lock; each engine's version there must be the one that its table of accepted
+        arguments is for. The default is the variable C(fleet_lock_file), else the collection's own.
+    type: path
 attributes:
   check_mode:
     description: Changes nothing, in check mode or out of it.

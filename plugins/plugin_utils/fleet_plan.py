@@ -67,7 +67,7 @@ def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
         "model": model,
         "engine": engine.name,
         "artifact": data["artifact"],
-        "table_version": engine.table.version,
+        "version": engine.table.version,
         "account": names.engine_account(namespace),
         "unit": names.engine_unit(namespace, model),
         "directory": names.engine_directory(namespace, model),
@@ -80,7 +80,6 @@ def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
         "health": dict(data["health"]),
         "paths": data["paths"],
         "libraries": data.get("libraries", []),
-        "device_groups": data.get("device_groups", []),
         "stop_timeout": data["stop_timeout"],
     }
 
@@ -101,6 +100,8 @@ def _daemon(engine: Dict[str, Any], data: Mapping[str, Any]) -> Dict[str, Any]:
         "name": engine["unit"][: -len(".service")],
         "description": "tether.fleet engine %s/%s (%s)"
         % (engine["namespace"], engine["model"], engine["engine"]),
+        # The path goes through the link `current`: it is the version that makes an upgrade restart.
+        "version": engine["version"],
         "argv": engine["argv"],
         "environment": engine["environment"],
         "user": engine["account"],
@@ -116,6 +117,7 @@ def _daemon(engine: Dict[str, Any], data: Mapping[str, Any]) -> Dict[str, Any]:
         ],
         "address_families": families,
         "devices": data.get("devices", False),
+        "device_groups": data.get("device_groups", []),
         "executable_memory": data.get("executable_memory", False),
         "limits": {"locked_memory": data.get("locked_memory", False)},
         "health": health,

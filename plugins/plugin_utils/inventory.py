@@ -62,6 +62,7 @@ def resolve(
     fleet: Fleet,
     base: str = "",
     expand: Optional[Callable[[str], str]] = None,
+    pinned: Optional[Mapping[str, str]] = None,
 ) -> Dict[str, Any]:
     """The fleet's plan.
 
@@ -70,6 +71,7 @@ def resolve(
     :param groups: inventory group -> its hosts
     :param base: the folder that relative sources are relative to
     :param expand: turns ``~`` in a source into a home directory
+    :param pinned: artifact -> the version that the lock pins; None to leave the lock out
     :return: the plan, see docs/inventory.md
     :raises InventoryErrors: with all mistakes
     """
@@ -98,6 +100,8 @@ def resolve(
             entries.append(entry)
     found += _check_duplicates(models)
     found += _check_together(entries, catalogue)
+    if pinned is not None:
+        found += _check_pinned(entries, catalogue, pinned)
     if found:
         raise InventoryErrors(found)
     header = {
@@ -320,6 +324,26 @@ def _check_duplicates(models: List[Any]) -> List[Mistake]:
         for key, times in Counter(keys).items()
         if times > 1
     ]
+
+
+def _check_pinned(
+    entries: List[Dict[str, Any]], catalogue: Mapping[str, Engine], pinned: Mapping[str, str]
+) -> List[Mistake]:
+    """The argument table of an engine is that of one version: the lock must pin just that one."""
+    found: List[Mistake] = []
+    for name in sorted({entry["engine"] for entry in entries}):
+        artifact, version = catalogue[name].data["artifact"], catalogue[name].table.version
+        if artifact not in pinned:
+            text = "the lock pins no artifact %s, which the engine %s needs" % (artifact, name)
+            found.append(Mistake(None, "fleet_lock_file", text))
+        elif pinned[artifact] != version:
+            text = (
+                "the lock pins %s %s, but the catalogue's table of accepted arguments is of %s; "
+                "pin that version, or bring a table for the other"
+                % (artifact, pinned[artifact], version)
+            )
+            found.append(Mistake(None, "fleet_lock_file", text))
+    return found
 
 
 def _check_together(

@@ -288,3 +288,16 @@ def test_a_broken_file_keeps_the_old_state_and_says_no_token(
         assert TOKEN not in relay.log.read_text()
     finally:
         bench.close()
+
+
+def test_a_removed_pin_ends_connections_that_were_made_under_it(bench: Bench) -> None:
+    old, new = bench.leaf(), bench.leaf()
+    ingress = bench.ingress(old)
+    relay = bench.start(host(ingress, old, new))
+    relay.wait_ready()
+    assert relay.ask("GET", "/v1/models").status == 200
+    relay.write(bench.files(host(ingress, new)))
+    relay.wait_ready(503)
+    before = ingress.data
+    assert relay.ask("GET", "/v1/models").status == 503
+    assert ingress.data == before

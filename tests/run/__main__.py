@@ -21,7 +21,8 @@ from pathlib import Path
 from background import NAME as BED_NAME
 from background import Bed
 from binaries import settings
-from parts import BUILD, ROOT, Part, choose
+from parts import Part, choose
+from paths import BUILD, ROOT
 
 
 @dataclass

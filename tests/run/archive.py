@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
+from paths import BIN, ROOT
 
 
 def build(folder: Path) -> Path:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from parts import BUILD, PYTHON, ROOT
+from paths import BUILD, PYTHON, ROOT
 
 # The bed that tests use; `make demo` has its own, so both can stand side by side.
 NAME = os.environ.get("TETHER_BED", "test")

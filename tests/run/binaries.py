@@ -8,15 +8,14 @@ Alone it prints the settings that tests read: ``python tests/run/binaries.py``.
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tether-fleet"
+from paths import CACHE, COLLECTIONS, ROOT
+
 # Artifact -> the variables in which tests look for its program.
 VARIABLES = {
     "caddy": ("TETHER_CADDY",),
@@ -30,7 +29,7 @@ def settings(fetch: bool) -> dict[str, str]:
 
     :param fetch: whether to bring what is missing; without, only what is there is told
     """
-    sys.path.insert(0, str(ROOT / ".ansible" / "collections"))
+    sys.path.insert(0, str(ROOT / COLLECTIONS))
     from ansible_collections.tether.fleet.plugins.module_utils import archive
     from ansible_collections.tether.fleet.plugins.plugin_utils import depot, lock
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from archive import BIN, ROOT
+from paths import BIN, ROOT
 
 NAMESPACE = "tether.fleet"
 # ansible-doc's marks: I(x), C(x), V(x), O(x), M(x), U(x)...

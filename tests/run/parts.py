@@ -5,15 +5,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = ROOT / "build" / "test"
-# The collection under its full name: mypy and Ansible see the names that imports use.
-LINKED = ".ansible/collections/ansible_collections/tether/fleet"
-PYTHON = sys.executable
+from paths import PYTHON, ROOT
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ BEFORE = (
     Part("ansible-lint", "roles and playbooks, production profile", ("ansible-lint", "--strict")),
     Part("changelog", "changelog fragments", ("antsibull-changelog", "lint")),
     Part("programs", "the pinned Caddy, Envoy and engines", (PYTHON, "tests/run/binaries.py")),
-    _pytest("unit", "pure functions, specifications, documents", "tests/unit"),
+    _pytest("unit", "pure functions, specifications, documents", "tests/unit", limit=1200),
     _pytest("archive", "what ships: built, installed, documented", "tests/package"),
     Part("sanity", "ansible-test on the archive", (PYTHON, "tests/run/sanity.py"), limit=1800),
 )

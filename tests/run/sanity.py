@@ -23,9 +23,9 @@ import time
 from importlib import import_module, util
 from pathlib import Path
 
-from archive import BIN, ROOT, build, unpack
+from archive import build, unpack
+from paths import BIN, CACHE, ROOT
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tether-fleet"
 # Our modules stand on these; ansible-test looks only beside the collection.
 NEIGHBOURS = ("kubernetes.core",)
 # What hosts may have, beside the Python that runs this: the oldest one counts.

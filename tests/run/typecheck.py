@@ -8,12 +8,11 @@ import os
 import subprocess
 import sys
 
-from parts import LINKED, ROOT
+from paths import COLLECTIONS, LINKED, ROOT
 
-LINK_ROOT = ".ansible/collections"
 # (what is checked, the import roots it has at run time)
 TREES = [
-    ((f"{LINKED}/plugins",), (LINK_ROOT,)),
+    ((f"{LINKED}/plugins",), (COLLECTIONS,)),
     (("tests/run",), ("tests/run",)),
     (("tests/testbed",), ("tests/testbed",)),
     (("tests/callbacks",), ("tests/callbacks",)),
@@ -29,7 +28,7 @@ def main() -> int:
         done = subprocess.run(
             [sys.executable, "-m", "mypy", "--no-error-summary", *paths],
             cwd=ROOT,
-            env={**os.environ, "MYPYPATH": os.pathsep.join((*roots, LINK_ROOT))},
+            env={**os.environ, "MYPYPATH": os.pathsep.join((*roots, COLLECTIONS))},
             check=False,
         )
         status |= done.returncode

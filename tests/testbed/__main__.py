@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The test bed's command line: `python3 tests/testbed [--bed NAME] COMMAND`."""
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
 def _become(argv: list[str]) -> int:
     """Turn into another program, so that signals and exit status are its own."""
     sys.stdout.flush()
-    os.execvp(argv[0], argv)
+    os.execvp(argv[0], argv)  # noqa: S606 (no shell is meant)
 
 
 _ACTIONS = {

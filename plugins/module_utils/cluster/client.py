@@ -56,9 +56,9 @@ _TIMEOUT = (10, 60)
 class Failed(Refusal):
     """A request that the API server did not carry out, with its status."""
 
-    def __init__(self, status: int, *parts: str) -> None:
+    def __init__(self, status: int, what: str, found: str, expected: str, remedy: str) -> None:
         self.status = status
-        super().__init__(*parts)
+        super().__init__(what, found, expected, remedy)
 
 
 class Client:

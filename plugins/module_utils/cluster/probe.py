@@ -76,11 +76,10 @@ def probe(
         "reason": "",
         "model": name,
     }
-    requests = [("/v1/models", None)]
-    if chat:
-        requests.append(("/v1/chat/completions", {}))
-    for path, body in requests:
-        if body is not None:
+    paths = ["/v1/models", "/v1/chat/completions"] if chat else ["/v1/models"]
+    for path in paths:
+        body: Optional[Dict[str, Any]] = None
+        if path != "/v1/models":
             body = {
                 "model": result["model"],
                 "max_tokens": 1,

@@ -8,6 +8,7 @@ takes the entries of ``ENTRY_SPEC`` and gives, for each daemon, the facts of ``f
 
 from __future__ import annotations
 
+import grp
 import hashlib
 import json
 import os
@@ -52,6 +53,7 @@ ENTRY_SPEC: Dict[str, Any] = {
     "user": {"type": "str"},
     "group": {"type": "str"},
     "supplementary_groups": {"type": "list", "elements": "str", "default": []},
+    "device_groups": {"type": "list", "elements": "str", "default": []},
     "working_directory": {"type": "path"},
     "umask": {"type": "str", "default": "0077"},
     "runtime_directories": {
@@ -120,6 +122,22 @@ ENTRY_SPEC: Dict[str, Any] = {
     },
     "stop_timeout": {"type": "int", "default": 30},
 }
+
+
+def join_device_groups(entries: List[Dict[str, Any]]) -> None:
+    """Add those of ``device_groups`` that this host has to ``supplementary_groups``.
+
+    Which group owns a GPU's device differs between systems (video, render, none): a supervisor
+    refuses a group that does not exist, and an engine without the right one finds no GPU.
+    """
+    for entry in entries:
+        for name in entry.get("device_groups", []):
+            try:
+                grp.getgrnam(name)
+            except KeyError:
+                continue
+            if name not in entry["supplementary_groups"]:
+                entry["supplementary_groups"] = entry["supplementary_groups"] + [name]
 
 
 def supervisor() -> Optional[str]:
@@ -201,7 +219,7 @@ def _problems(entry: Dict[str, Any]) -> List[str]:
     for key in ("user", "group"):
         if entry.get(key) is not None and not _ACCOUNT.fullmatch(entry[key]):
             wrong.append("%s %r is not the name of an account" % (key, entry[key]))
-    for group in entry["supplementary_groups"]:
+    for group in entry["supplementary_groups"] + entry.get("device_groups", []):
         if not _ACCOUNT.fullmatch(group):
             wrong.append("supplementary group %r is not the name of a group" % group)
     wrong += _path_problems(entry)

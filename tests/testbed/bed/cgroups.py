@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The cgroups of a bed: who belongs to it, and how much memory it takes.
 
 Every process of a bed is in a cgroup below /tether-NAME, in each hierarchy
@@ -7,6 +9,7 @@ also those that a killed command had no time to write down.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -53,11 +56,13 @@ def members(bed: Bed, group: str = "") -> set[int]:
     """Processes in a group and in the groups below it."""
     pids: set[int] = set()
     for hierarchy in hierarchies():
-        for procs in (hierarchy / bed.namespace / group).rglob("cgroup.procs"):
+        # os.walk does not mind that groups come and go meanwhile.
+        for directory, _, _ in os.walk(hierarchy / bed.namespace / group):
             try:
-                pids.update(int(word) for word in procs.read_text().split())
-            except OSError:  # the group went away meanwhile
+                words = Path(directory, "cgroup.procs").read_text().split()
+            except OSError:
                 continue
+            pids.update(map(int, words))
     return pids
 
 
@@ -84,9 +89,9 @@ def remove(bed: Bed) -> None:
     for hierarchy in hierarchies():
         top = hierarchy / bed.namespace
         while top.exists():
-            for directory in sorted(top.rglob("*/"), reverse=True):
-                _try_rmdir(directory)
-            _try_rmdir(top)
+            for directory, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(directory)
             if top.exists() and time.monotonic() > deadline:
                 raise BedError(f"{top} cannot be removed")
             # The last process of a group may need a moment to leave it.
@@ -133,10 +138,3 @@ def _is_zombie(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return stat.rpartition(")")[2].split()[0] in "ZX"
-
-
-def _try_rmdir(directory: Path) -> None:
-    try:
-        directory.rmdir()
-    except OSError:
-        pass

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The cluster: real Kubernetes programs, each a process of the bed."""
 
 from __future__ import annotations
@@ -6,6 +8,7 @@ import hashlib
 import json
 import string
 from pathlib import Path
+from typing import Any
 
 from . import api, files, goparts, images, pki, process
 from .commands import run, wait_until
@@ -301,7 +304,7 @@ def _audit_policy(bed: Bed) -> Path:
     return bed.etc / "audit-policy.json"
 
 
-def _audit_policy_content() -> dict:
+def _audit_policy_content() -> dict[str, Any]:
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -353,7 +356,7 @@ conf_dir = "{bed.etc / "cni"}"
 """
 
 
-def _cni_content(bed: Bed) -> dict:
+def _cni_content(bed: Bed) -> dict[str, Any]:
     return {
         "cniVersion": "0.4.0",
         "name": bed.namespace,
@@ -375,7 +378,7 @@ def _cni_content(bed: Bed) -> dict:
     }
 
 
-def _kubelet_content(bed: Bed) -> dict:
+def _kubelet_content(bed: Bed) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",

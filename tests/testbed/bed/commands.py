@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Running programs to their end."""
 
 from __future__ import annotations
@@ -25,8 +27,7 @@ def run(
             words,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             env=None if env is None else {**os.environ, **env},
             cwd=cwd,

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What the bed's programs change outside of the bed, and how it is put back.
 
 Some of their paths are fixed in their code, and the kubelet sets a few kernel
@@ -7,6 +9,7 @@ the last one to go can leave the machine as it was.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -44,7 +47,10 @@ _RECORD = STATE_ROOT / "machine.json"
 
 
 def record() -> None:
-    """Before the first bed: write down how the machine is, and make room for beds."""
+    """Before the first bed runs: write down how the machine is, and make room.
+
+    The bed has its directory by then, so that no `restore` takes the record away.
+    """
     with files.locked(LOCKS / "footprint"):
         content: dict[str, Any] = {
             "directories": [str(path) for path in _DIRECTORIES if path.exists()],
@@ -72,12 +78,15 @@ def sweep(bed: Bed) -> None:
         if _SHIM_SOCKETS in socket.parents:
             socket.unlink(missing_ok=True)
     for result in _CNI_RESULTS.glob("results/*"):
-        # The result names the pod's network namespace, which is in containerd's state.
-        if f'"{bed.containerd}/' in result.read_text():
-            result.unlink()
+        # It names the pod's network namespace, which is in containerd's state.
+        # Those of other beds come and go meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if f'"{bed.containerd}/' in result.read_text():
+                result.unlink()
     for link in _LOG_LINKS.glob("*"):
-        if link.is_symlink() and bed.state in link.readlink().parents:
-            link.unlink()
+        with contextlib.suppress(FileNotFoundError):
+            if link.is_symlink() and bed.state in link.readlink().parents:
+                link.unlink()
 
 
 def sweep_host(machine_name: str, root: Path) -> None:
@@ -94,7 +103,7 @@ def sweep_host(machine_name: str, root: Path) -> None:
 def restore() -> None:
     """After the last bed: put the machine back as it was on record."""
     with files.locked(LOCKS / "footprint"):
-        if not _RECORD.exists() or set(STATE_ROOT.iterdir()) != {_RECORD}:
+        if not _RECORD.exists() or list(STATE_ROOT.iterdir()) != [_RECORD]:
             return
         before = json.loads(_RECORD.read_text())
         for name, value in before["parameters"].items():
@@ -111,7 +120,9 @@ def restore() -> None:
             if path not in existed:
                 _remove_empty(path)
         _RECORD.unlink()
-        STATE_ROOT.rmdir()
+        # Unless a new bed is being made right now.
+        with contextlib.suppress(OSError):
+            STATE_ROOT.rmdir()
 
 
 def _parameter(name: str) -> Path:
@@ -121,7 +132,5 @@ def _parameter(name: str) -> Path:
 def _remove_empty(path: Path) -> None:
     """Delete empty directories from the leaves up; what holds a file stays."""
     for directory, _, _ in os.walk(path, topdown=False):
-        try:
+        with contextlib.suppress(OSError):
             os.rmdir(directory)
-        except OSError:
-            continue

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Programs that are built from Go modules, pinned in ../goparts."""
 
 from __future__ import annotations
@@ -57,10 +59,10 @@ class GoPart:
     def _build(self, target: Path) -> None:
         if shutil.which("go") is None:
             raise BedError("`go` is not on the PATH: install Go 1.26 or newer (go.dev/dl)")
+        # Politely: others use the machine while this takes minutes.
+        build = ["nice", "go", "build", "-trimpath", "-mod=readonly", "-buildvcs=false"]
         run(
-            # Politely: others use the machine while this takes minutes.
-            ["nice", "go", "build", "-trimpath", "-mod=readonly", "-buildvcs=false"]
-            + ["-ldflags", self._linker_flags, "-o", target / self.name, self.package],
+            [*build, "-ldflags", self._linker_flags, "-o", target / self.name, self.package],
             cwd=self._source,
             env={"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GOARCH": "amd64"},
         )

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The hosts outside the cluster: Debian with a real systemd, in systemd-nspawn."""
 
 from __future__ import annotations
@@ -43,6 +45,12 @@ def daemon_name(host: str) -> str:
 def machine_name(bed: Bed, host: str) -> str:
     """A name that no host of another bed has."""
     return f"{bed.name}-{host}"
+
+
+def on_disk(bed: Bed) -> set[str]:
+    """Hosts that have a disk, also those that the bed shall not have any more."""
+    directory = bed.host_directory("any").parent
+    return {path.name for path in directory.iterdir()} if directory.exists() else set()
 
 
 def ensure_key(bed: Bed) -> None:

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Container images without a registry: written by hand, imported into containerd.
 
 An image is an OCI layout in a tar, in which nothing depends on the time or the
@@ -16,6 +18,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from . import cache, goparts, template
 from .commands import run, succeeds
@@ -262,7 +265,7 @@ def _add(archive: tarfile.TarFile, path: str, source: bytes | Path, mode: int = 
             archive.addfile(entry, stream)
 
 
-def _descriptor(kind: str, digest: str, size: int) -> dict:
+def _descriptor(kind: str, digest: str, size: int) -> dict[str, Any]:
     return {
         "mediaType": f"application/vnd.oci.image.{kind}",
         "digest": digest,

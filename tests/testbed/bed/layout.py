@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Where everything of a bed is: names, addresses, paths."""
 
 from __future__ import annotations
@@ -181,13 +183,13 @@ def check_name(name: str) -> str:
 
 def beds() -> list[Bed]:
     """All beds that have a record."""
-    return [_read(path) for path in sorted(STATE_ROOT.glob("*/bed.json"))]
+    paths = sorted(STATE_ROOT.glob("*/bed.json"))
+    return [bed for bed in map(_read, paths) if bed is not None]
 
 
 def find(name: str) -> Bed | None:
     """The bed of this name, if it has a record."""
-    path = STATE_ROOT / check_name(name) / "bed.json"
-    return _read(path) if path.exists() else None
+    return _read(STATE_ROOT / check_name(name) / "bed.json")
 
 
 def get(name: str) -> Bed:
@@ -199,11 +201,7 @@ def get(name: str) -> Bed:
 
 
 def settle(name: str, hosts: list[str] | None) -> Bed:
-    """Find or number a bed, give its hosts addresses, and record both.
-
-    Hosts that are not asked for any more are still in the record of the old
-    bed, so the caller compares before it calls.
-    """
+    """Find or number a bed, give its hosts addresses, and record both."""
     old = find(name)
     names = hosts or (list(old.hosts) if old else list(DEFAULT_HOSTS))
     for host in names:
@@ -221,8 +219,11 @@ def settle(name: str, hosts: list[str] | None) -> Bed:
     return bed
 
 
-def _read(path: Path) -> Bed:
-    content = json.loads(path.read_text())
+def _read(path: Path) -> Bed | None:
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
     return Bed(content["name"], content["number"], content["hosts"])
 
 

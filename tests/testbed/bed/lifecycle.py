@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Bringing a bed up, taking it down, and saying how it is."""
 
 from __future__ import annotations
@@ -48,11 +50,11 @@ def up(name: str, names: list[str] | None) -> Bed:
     layout.check_name(name)
     prepare()
     with files.locked(layout.lock_of(name)):
-        footprint.record()
-        old = layout.find(name)
         bed = layout.settle(name, names)
-        if old is not None:
-            _remove_hosts(old, set(old.hosts) - set(bed.hosts))
+        footprint.record()
+        for host in sorted(hosts.on_disk(bed) - set(bed.hosts)):
+            with step(f"remove {host}"):
+                hosts.remove(bed, host)
         _forget_former_boot(bed)
         with step("network"):
             network.ensure(bed)
@@ -90,13 +92,16 @@ def down(name: str) -> bool:
     with files.locked(layout.lock_of(name)):
         bed = layout.find(name)
         if bed is None:
+            # At most the empty directory of one that was all but made, or all but gone.
+            files.remove_tree(layout.STATE_ROOT / name)
+            footprint.restore()
             return False
         with step("end processes") as outcome:
             outcome.text = f"{cgroups.end(bed)} ended"
         with step("remove network"):
             network.remove(bed)
         with step("remove files"):
-            for host in bed.hosts:
+            for host in hosts.on_disk(bed):
                 hosts.remove(bed, host)
             footprint.sweep(bed)
             files.unmount_below(bed.state)
@@ -182,12 +187,6 @@ def _started(bed: Bed, daemons: list[process.Daemon]) -> str:
 def _pid(bed: Bed, name: str) -> int | None:
     identity = process.running(bed, name)
     return identity.pid if identity else None
-
-
-def _remove_hosts(bed: Bed, names: set[str]) -> None:
-    for host in sorted(names):
-        with step(f"remove {host}"):
-            hosts.remove(bed, host)
 
 
 def _forget_former_boot(bed: Bed) -> None:

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What a machine must be and have before a bed can stand on it."""
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _UNIT_SUFFIXES = (".service", ".socket", ".timer", ".path", ".target")
 def check(*, builds: bool) -> None:
     """Say at once all that is missing of what cannot be installed from here."""
     problems = []
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 (this is where an older one is told)
         problems.append(f"Python 3.11 or newer (this is {platform.python_version()})")
     if os.geteuid() != 0:
         problems.append("root: it makes network namespaces, mounts and cgroups (use sudo)")

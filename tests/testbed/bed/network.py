@@ -1,9 +1,12 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The bed's network: a namespace, a bridge in it, and a cable to the machine."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from . import files
 from .commands import run, succeeds
@@ -118,7 +121,7 @@ def _refuse_overlap(bed: Bed) -> None:
             raise BedError(f"the machine has routes inside {target} already:\n{routes}")
 
 
-def _port(bed: Bed, machine: str) -> dict | None:
+def _port(bed: Bed, machine: str) -> dict[str, Any] | None:
     """The switch's port that a host is plugged into, as `ip` describes it.
 
     systemd-nspawn calls it vb-MACHINE, shortened where that is too long; the

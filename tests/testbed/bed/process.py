@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The bed's own long-running processes: start, recognise, end."""
 
 from __future__ import annotations

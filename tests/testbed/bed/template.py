@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The disk that all hosts start from: Debian 12 with a handful of packages."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A bed of its own, from nothing to nothing: used, broken, mended, taken down.
 
 Needs what a bed needs (root, Debian) and takes minutes; skipped elsewhere. The
@@ -17,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bed import layout, machine
@@ -51,9 +54,10 @@ def command(*words: str, check: bool = True, stdin: str | None = None) -> str:
     return done.stdout.strip()
 
 
-def status() -> dict:
+def status() -> dict[str, Any]:
     """The bed's status."""
-    return json.loads(command("status", "--json", check=False))
+    content: dict[str, Any] = json.loads(command("status", "--json", check=False))
+    return content
 
 
 def in_pod(pod: str, *words: str, check: bool = True) -> str:
@@ -95,7 +99,7 @@ def footprint() -> dict[str, set[str]]:
         "namespaces": lines("ip", "netns", "list"),
         "mounts": {point for point in points if not point.startswith(tuple(others))},
         "rules": {line.split(" [")[0] for line in lines("iptables-save")},
-        "cgroups": {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/tether-{NAME}")},
+        "cgroups": {str(path) for path in Path("/sys/fs/cgroup").glob(f"*/tether-{NAME}")},
         "processes": processes,
         "beds": {str(path) for path in layout.STATE_ROOT.glob("*")},
         "shared": {path for path in shared if Path(path).exists()},
@@ -249,7 +253,7 @@ def test_envoy_starts_by_its_digest() -> None:
 
 
 def test_the_audit_log_tells_who_wrote_what() -> None:
-    def writes() -> list[dict]:
+    def writes() -> list[dict[str, Any]]:
         events = map(json.loads, (STATE / "audit.log").read_text().splitlines())
         return [
             event

@@ -1,3 +1,5 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What can be checked of the test bed without bringing one up."""
 
 from __future__ import annotations
@@ -75,9 +77,9 @@ def test_an_interrupted_build_leaves_nothing_that_counts() -> None:
 
 
 def test_what_a_killed_build_left_is_cleared_by_the_next() -> None:
-    abandoned = cache.CACHE_ROOT / ".thing-left"
+    abandoned = cache.entry("x", "y").parent / ".thing-left"
     abandoned.mkdir(parents=True)
-    cache.ensure("thing", "1", lambda target: None)
+    cache.ensure("thing", "1", lambda _: None)
     assert not abandoned.exists()
 
 
@@ -110,11 +112,11 @@ def _image(text: bytes) -> images.Image:
     return images.Image("tether.bed/x:1", ("/bin/program",), lambda: [text], lambda: content)
 
 
-def test_the_same_image_has_the_same_digest(tmp_path: Path) -> None:
+def test_the_same_image_has_the_same_digest() -> None:
     first = _image(b"one")
     first.ensure()
     archive, digest = first.archive.read_bytes(), first.digest
-    files.remove_tree(cache.CACHE_ROOT)
+    files.remove_tree(first.archive.parent)
     second = _image(b"one")
     second.ensure()
     assert (second.archive.read_bytes(), second.digest) == (archive, digest)

@@ -1,3 +1,6 @@
+// Copyright: tether.fleet contributors
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
 // Command coredns is CoreDNS with the few plugins that the test bed's
 // Corefile uses: the full set doubles the build time for nothing.
 package main

@@ -1,3 +1,6 @@
+// Copyright: tether.fleet contributors
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
 // Command kubernetes is every Kubernetes program that the test bed needs in
 // one binary: it runs the one that its own file name says (busybox style).
 // One link step instead of six keeps the first build of a bed short.

@@ -1,3 +1,6 @@
+// Copyright: tether.fleet contributors
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
 // Command pause holds a pod's namespaces open: it sleeps until it is told to
 // stop, and reaps what is re-parented to it.
 package main
