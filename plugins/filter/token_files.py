@@ -29,8 +29,8 @@ def token_files(
     for namespace in namespaces:
         folder = "%s/%s" % (directory, namespace)
         entries.append({"path": folder, "state": "directory", "group": group, "mode": "0750"})
-        # The ingress reads all three at each request: an empty file lets nobody in, and a missing one
-        # would be a line in its log each time.
+        # The ingress reads all three at each request: an empty file lets nobody in, and a missing
+        # one would be a line in its log each time.
         for name in ("current", "next", "previous"):
             entries.append(
                 {

@@ -74,8 +74,8 @@ options:
         default: []
       device_groups:
         description:
-          - Groups that may own the devices which the process needs, as V(video) and V(render). Those
-            that the host has are added, the others are left out.
+          - Groups that may own the devices which the process needs, as V(video) and V(render).
+            Those that the host has are added, the others are left out.
         type: list
         elements: str
         default: []

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Notes what each task changed on each host, so that a check can be compared with its run.
 
-Writes one JSON list a run to a file named after ``TETHER_RECORD``: ``<name>.check.1.json`` for the first
-check, ``<name>.run.1.json`` for the first run, and so on. Only runs of converge.yml and site.yml count.
-A list is ``[{"task", "host", "changed", "changes"}, ...]`` in the order of the results.
+Writes one JSON list a run to a file named after ``TETHER_RECORD``: ``<name>.check.1.json`` for the
+first check, ``<name>.run.1.json`` for the first run, and so on. Only runs of converge.yml and
+site.yml count. A list is ``[{"task", "host", "changed", "changes"}, ...]`` in the order of the results.
 """
 
 from __future__ import annotations

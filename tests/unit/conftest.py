@@ -6,7 +6,7 @@ import os
 
 from hypothesis import settings
 
-# A busy machine is no bug: no test here fails by the clock. In CI the examples are the same each time,
-# so that a red run is about the change and can be repeated.
+# A busy machine is no bug: no test here fails by the clock. In CI the examples are the same each
+# time, so that a red run is about the change and can be repeated.
 settings.register_profile("project", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("project")

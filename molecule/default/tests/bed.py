@@ -33,7 +33,9 @@ def run(
 
 
 def bed(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return run(sys.executable, str(ROOT / "tests" / "testbed"), "--bed", NAME, *arguments, **options)
+    return run(
+        sys.executable, str(ROOT / "tests" / "testbed"), "--bed", NAME, *arguments, **options
+    )
 
 
 def kubectl(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

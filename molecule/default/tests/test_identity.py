@@ -1,6 +1,6 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whose certificate a relay accepts (N4, P1): the pinned leaf at the pinned address, and no other."""
+"""Whose certificate a relay accepts (N4, P1): the pinned leaf at the pinned address, no other."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import json
 import time
 
 import pytest
-from ansible_collections.tether.fleet.plugins.plugin_utils import ca, signing
 from bed import GPU2, STATE, bed, client, ssh
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+
+from ansible_collections.tether.fleet.plugins.plugin_utils import ca, signing
 
 # A TLS server that notes every handshake and every byte that comes after it.
 IMPOSTOR = r"""
@@ -40,7 +41,8 @@ while True:
 
 def status_of_lone():
     return client(
-        "curl -sS -m 30 -o /tmp/body -w '%{http_code}' http://lone.team-b.svc/v1/models; echo; cat /tmp/body"
+        "curl -sS -m 30 -o /tmp/body -w '%{http_code}' http://lone.team-b.svc/v1/models;"
+        " echo; cat /tmp/body"
     ).stdout.split("\n", 1)
 
 
@@ -64,7 +66,9 @@ def gpu2_is_taken_over():
         ssh("neighbour", "rm -f /tmp/impostor/*")
         for name, text in (("leaf.pem", certificate), ("leaf.key", key), ("serve.py", IMPOSTOR)):
             ssh("neighbour", f"cat > /tmp/impostor/{name} <<'END'\n{text}\nEND")
-        pid = ssh("neighbour", "setsid python3 /tmp/impostor/serve.py >/tmp/impostor/out 2>&1 & echo $!")
+        pid = ssh(
+            "neighbour", "setsid python3 /tmp/impostor/serve.py >/tmp/impostor/out 2>&1 & echo $!"
+        )
         started.append(pid.stdout.strip())
         # Whoever dialled gpu2 must learn where its address lives now.
         bed("exec", "--", "ip", "neigh", "flush", "all")
@@ -118,7 +122,7 @@ def twin():
         signing.subject("gpu2", [], [GPU2]),
         signing.load_certificate(ca.certificate(str(STATE / "ca"))),
         ca.open_key(str(STATE / "ca"), (STATE / "ca_passphrase").read_text().strip().encode()),
-        datetime.datetime.now(datetime.timezone.utc),
+        datetime.datetime.now(datetime.UTC),
     )
     private = key.private_bytes(
         serialization.Encoding.PEM,

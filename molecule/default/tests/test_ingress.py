@@ -65,7 +65,12 @@ def test_a_port_opened_by_somebody_else_is_closed_to_the_network():
     listen = "python3 -m http.server 8099 --bind 0.0.0.0 >/dev/null 2>&1 & echo $!"
     pid = ssh("gpu1", f"setsid {listen}").stdout.strip()
     try:
-        assert ssh("gpu1", "sleep 1; curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8099/").stdout == "200"
+        assert (
+            ssh(
+                "gpu1", "sleep 1; curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8099/"
+            ).stdout
+            == "200"
+        )
         done = ssh("neighbour", f"curl -sS -m 3 http://{GPU1}:8099/", check=False)
         assert done.returncode != 0
     finally:
@@ -100,7 +105,11 @@ def test_order_of_checks(key):
     assert ask("/slots", key=None)[0] == 401
     assert ask("/slots", key="")[0] == 401
     assert ask("/slots", key=key)[0] == 403
-    for status, body in (ask("/slots", namespace="nobody"), ask("/slots", key=wrong), ask("/slots", key=key)):
+    for status, body in (
+        ask("/slots", namespace="nobody"),
+        ask("/slots", key=wrong),
+        ask("/slots", key=key),
+    ):
         assert "error" in json.loads(body), (status, body)
 
 
@@ -110,7 +119,9 @@ def test_tls_1_2_fails():
     assert ssh("neighbour", f"curl -sSk -m 10 -o /dev/null {INGRESS}/v1/models").returncode == 0
 
 
-@pytest.mark.parametrize("path", ["/slots", "/props", "/metrics", "/lora-adapters", "/", "/v1", "/index.html"])
+@pytest.mark.parametrize(
+    "path", ["/slots", "/props", "/metrics", "/lora-adapters", "/", "/v1", "/index.html"]
+)
 def test_admin_paths(path, key):
     assert ask(path, key=key)[0] == 403
     assert ask(path, key=key, method="POST", body="{}")[0] == 403
@@ -119,10 +130,24 @@ def test_admin_paths(path, key):
 @pytest.mark.parametrize(
     "path",
     [
-        "/V1/models", "//v1/models", "/v1//models", "/v1/./models", "/v1/x/../models",
-        "/v1/%6dodels", "/v1%2fmodels", "/v1/models/", "/v1/models;x", "/v1/models%00",
-        "/v1/models%20", "/slots/../v1/models", "/v1/models/..%2f..%2fslots", "/v1/%2e%2e/slots",
-        "/v1/models/../../slots", "/v1/models%3f", "/v1\\models", "/\\v1/models",
+        "/V1/models",
+        "//v1/models",
+        "/v1//models",
+        "/v1/./models",
+        "/v1/x/../models",
+        "/v1/%6dodels",
+        "/v1%2fmodels",
+        "/v1/models/",
+        "/v1/models;x",
+        "/v1/models%00",
+        "/v1/models%20",
+        "/slots/../v1/models",
+        "/v1/models/..%2f..%2fslots",
+        "/v1/%2e%2e/slots",
+        "/v1/models/../../slots",
+        "/v1/models%3f",
+        "/v1\\models",
+        "/\\v1/models",
     ],
 )
 def test_path_tricks(path, key):
@@ -139,7 +164,10 @@ def test_a_token_of_one_namespace_does_not_reach_anothers_model(key):
     assert ask("/v1/models", key=token("team-b"), namespace="team-b", model="small")[0] == 200
     assert ask("/v1/models", key=key, namespace="team-a", model="small")[0] == 403
     assert ask("/v1/models", key=key, namespace="team-b", model="small")[0] == 401
-    assert ask("/v1/models", "-H", "'X-Relay-Namespace: team-b'", key=key, model="small")[0] in (401, 403)
+    assert ask("/v1/models", "-H", "'X-Relay-Namespace: team-b'", key=key, model="small")[0] in (
+        401,
+        403,
+    )
 
 
 def test_a_model_of_another_host_is_not_served_here(key):
@@ -150,7 +178,9 @@ def test_a_pod_cannot_go_around_the_relay():
     """Pods reach the ingress's port, and without the token that is all they reach."""
     from bed import client
 
-    out = client(f"curl -sSk -m 10 -o /dev/null -w '%{{http_code}}' -H 'X-Relay-Namespace: team-a' {INGRESS}/v1/models")
+    out = client(
+        f"curl -sSk -m 10 -o /dev/null -w '%{{http_code}}' -H 'X-Relay-Namespace: team-a' {INGRESS}/v1/models"
+    )
     assert out.stdout == "401"
 
 

@@ -29,7 +29,7 @@ def somebodys_service(tmp_path):
     variables.write_text(yaml.safe_dump({"fleet_models": [*models, taken]}))
     yield str(variables)
     kubectl("delete", "service", "taken", "-n", "team-a")
-    # Without the extra model its engine's unit stays; the run that removes it is not this one's test.
+    # Its engine's unit stays on gpu1: removal is another playbook's task.
 
 
 def warnings():

@@ -23,7 +23,7 @@ def tokens():
 
 
 def scan(patterns: list[str]) -> str:
-    """A shell script that looks for the patterns on a host; they come in on a file of root's own."""
+    """A shell script that looks for the patterns on a host; they come in a file of root's own."""
     lines = "\n".join(patterns)
     return f"""
 umask 077
@@ -70,7 +70,11 @@ def test_tokens_are_in_their_files_and_nowhere_else(host, tokens):
     everywhere = [path for path in found["files in all"] if "/journal/" not in path]
     assert everywhere and all(path.startswith("/etc/tether/ingress/tokens/") for path in everywhere)
     for path in everywhere:
-        assert ssh(host, f"stat -c '%a %U %G' {path}").stdout.split() == ["440", "root", "tether-ingress"]
+        assert ssh(host, f"stat -c '%a %U %G' {path}").stdout.split() == [
+            "440",
+            "root",
+            "tether-ingress",
+        ]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -79,19 +83,33 @@ def test_the_private_key_stays_in_its_file(host):
     found = sections(ssh(host, scan([key])).stdout)
     assert found["world-readable files"] == []
     assert found["files in all"] == ["/etc/tether/identity/host.key"]
-    done = subprocess.run(["grep", "-rlF", key, str(STATE)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["grep", "-rlF", key, str(STATE)], capture_output=True, text=True, check=False
+    )
     # The host's own root file system is under the bed's state; nothing else may hold the key.
-    assert [line for line in done.stdout.splitlines() if not line.endswith("/etc/tether/identity/host.key")] == []
+    assert [
+        line
+        for line in done.stdout.splitlines()
+        if not line.endswith("/etc/tether/identity/host.key")
+    ] == []
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_accounts_cannot_read_each_others_secrets(host):
-    done = ssh(host, "setpriv --reuid tether-team-a --regid tether-team-a --clear-groups "
-               "cat /etc/tether/ingress/tokens/team-a/current", check=False)
+    done = ssh(
+        host,
+        "setpriv --reuid tether-team-a --regid tether-team-a --clear-groups "
+        "cat /etc/tether/ingress/tokens/team-a/current",
+        check=False,
+    )
     assert done.returncode != 0 and "Permission denied" in done.stderr
     for path in ("/etc/tether/identity/host.key", "/var/lib/tether/models/team-b"):
-        done = ssh(host, f"setpriv --reuid tether-team-a --regid tether-team-a --clear-groups ls -l {path}/ "
-                   f"2>&1; setpriv --reuid tether-team-a --regid tether-team-a --clear-groups cat {path}", check=False)
+        done = ssh(
+            host,
+            f"setpriv --reuid tether-team-a --regid tether-team-a --clear-groups ls -l {path}/ "
+            f"2>&1; setpriv --reuid tether-team-a --regid tether-team-a --clear-groups cat {path}",
+            check=False,
+        )
         assert done.returncode != 0
 
 
@@ -100,8 +118,12 @@ def test_a_stranger_on_the_host_cannot_talk_to_an_engine():
     as_root = ssh("gpu1", f"curl -sS -m 10 --unix-socket {socket} http://engine/health")
     assert json.loads(as_root.stdout) == {"status": "ok"}
     for account in ("nobody", "ops"):
-        done = ssh("gpu1", f"setpriv --reuid {account} --clear-groups --regid nogroup "
-                   f"curl -sS -m 10 --unix-socket {socket} http://engine/health", check=False)
+        done = ssh(
+            "gpu1",
+            f"setpriv --reuid {account} --clear-groups --regid nogroup "
+            f"curl -sS -m 10 --unix-socket {socket} http://engine/health",
+            check=False,
+        )
         assert done.returncode != 0, account
 
 
@@ -136,7 +158,11 @@ def test_a_rotated_token_shows_in_no_diff_and_no_log(tokens):
 
 
 def test_the_cas_key_is_encrypted_and_only_its_owners():
-    keys = [path for path in (STATE / "ca").rglob("*") if path.is_file() and "PRIVATE" in path.read_text(errors="ignore")]
+    keys = [
+        path
+        for path in (STATE / "ca").rglob("*")
+        if path.is_file() and "PRIVATE" in path.read_text(errors="ignore")
+    ]
     assert keys
     for path in keys:
         assert "ENCRYPTED" in path.read_text()

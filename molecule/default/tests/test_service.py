@@ -58,8 +58,13 @@ def test_the_client_mounts_nothing_and_has_no_rights():
     pod = get("pod", "client", "-n", "clients")
     assert not pod["spec"].get("volumes")
     allowed = kubectl(
-        "auth", "can-i", "get", "secrets", "-A",
-        "--as=system:serviceaccount:clients:default", check=False,
+        "auth",
+        "can-i",
+        "get",
+        "secrets",
+        "-A",
+        "--as=system:serviceaccount:clients:default",
+        check=False,
     )
     assert allowed.stdout.strip() == "no"
 
@@ -82,8 +87,12 @@ def test_the_engine_itself_saw_the_request():
 
 def test_relays_are_spread_over_both_hosts_by_the_pool():
     """Both hosts of a model answer: neither is dead weight behind the other."""
-    record = {name: json.loads(get("configmap", f"host-{name}", "-n", "tether-fleet")["data"]["record.json"])
-              for name in ("gpu1", "gpu2")}
+    record = {
+        name: json.loads(
+            get("configmap", f"host-{name}", "-n", "tether-fleet")["data"]["record.json"]
+        )
+        for name in ("gpu1", "gpu2")
+    }
     assert record["gpu1"]["address"] == GPU1 and record["gpu2"]["address"] == GPU2
     assert any(engine["model"] == "tiny" for engine in record["gpu1"]["engines"])
     assert any(engine["model"] == "tiny" for engine in record["gpu2"]["engines"])

@@ -128,7 +128,8 @@ def _port(bed: Bed, machine: str) -> dict[str, Any] | None:
     long name is an alternative name then.
     """
     answer = run(["ip", "-n", bed.namespace, "-json", "link", "show", "master", BRIDGE])
-    for link in json.loads(answer or "[]"):
+    links: list[dict[str, Any]] = json.loads(answer or "[]")
+    for link in links:
         if f"vb-{machine}" in (link["ifname"], *link.get("altnames", ())):
             return link
     return None

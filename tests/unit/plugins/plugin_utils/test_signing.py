@@ -171,7 +171,7 @@ KEYS: List[Tuple[str, Any, Optional[str]]] = [
     ("P-521", ec.generate_private_key(ec.SECP521R1()), "secp521r1"),
     ("secp256k1", ec.generate_private_key(ec.SECP256K1()), "secp256k1"),
     ("Ed448", ed448.Ed448PrivateKey.generate(), "Ed448"),
-    ("DSA", dsa.generate_private_key(1024), "DSA"),
+    ("DSA", dsa.generate_private_key(1024), "DSA"),  # noqa: S505 (made to be refused)
     ("the CA's own", CA_KEY, "the CA's own"),
 ]
 
