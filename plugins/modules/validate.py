@@ -76,7 +76,7 @@ EXAMPLES = r"""
         files:
           - name: tiny.gguf
             source: models/tiny.gguf
-            sha256: 0000000000000000000000000000000000000000000000000000000000000000
+            sha256: 8fbf934df9db42063a5793333c8aa379aab0765ca40180966e8266a3fede9131
   run_once: true
 """
 

@@ -4,7 +4,7 @@
 
 Writes one JSON list a run to a file named after ``TETHER_RECORD``: ``<name>.check.1.json`` for the
 first check, ``<name>.run.1.json`` for the first run, and so on. Only runs of converge.yml and
-site.yml count. A list is ``[{"task", "host", "changed", "changes"}, ...]`` in the order of the results.
+site.yml count. A list is ``[{"task", "host", "changed", "changes"}, ...]`` in the results' order.
 """
 
 from __future__ import annotations

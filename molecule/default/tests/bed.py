@@ -46,11 +46,16 @@ def get(*arguments: str) -> Any:
     return json.loads(kubectl("get", *arguments, "-o", "json").stdout)
 
 
+# One connection a host for the whole session: a login costs more than most of the commands.
+MULTIPLEX = ("ControlMaster=auto", "ControlPersist=60", f"ControlPath={STATE}/mux-%n")
+
+
 def ssh(host: str, command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a shell command as root on a host of the bed."""
-    return run(
-        "ssh", "-F", str(STATE / "ssh_config"), host, "sudo", "sh", "-s", text_in=command, **options
-    )
+    words = ["ssh", "-F", str(STATE / "ssh_config")]
+    for option in MULTIPLEX:
+        words += ["-o", option]
+    return run(*words, host, "sudo", "sh", "-s", text_in=command, **options)
 
 
 def client(command: str, **options: Any) -> subprocess.CompletedProcess[str]:

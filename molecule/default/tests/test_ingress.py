@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bed import GPU1, GPU2, bed, ssh, token
+from bed import GPU1, GPU2, bed, client, ssh, token
 
 CHAT = "/v1/chat/completions"
 ASK = json.dumps({"max_tokens": 1, "messages": [{"role": "user", "content": "hi"}]})
@@ -176,11 +176,8 @@ def test_a_model_of_another_host_is_not_served_here(key):
 
 def test_a_pod_cannot_go_around_the_relay():
     """Pods reach the ingress's port, and without the token that is all they reach."""
-    from bed import client
-
-    out = client(
-        f"curl -sSk -m 10 -o /dev/null -w '%{{http_code}}' -H 'X-Relay-Namespace: team-a' {INGRESS}/v1/models"
-    )
+    header = "-H 'X-Relay-Namespace: team-a'"
+    out = client(f"curl -sSk -m 10 -o /dev/null -w '%{{http_code}}' {header} {INGRESS}/v1/models")
     assert out.stdout == "401"
 
 
