@@ -217,6 +217,7 @@ def _result(
     return {
         **found,
         "certificate": current,
+        "staged": bool(following) or (check and bool(choice["reason"]) and not choice["activate"]),
         "next_certificate": following,
         "certificates": [pem for pem in (current, following) if pem],
         "ca_certificate": ca_pem,

@@ -108,6 +108,12 @@ certificate:
   description: The certificate in use, PEM. Empty in check mode when it would be made.
   returned: always
   type: str
+staged:
+  description:
+    - Whether a new certificate lies beside the one in use, or in check mode would. Let relays learn
+      of both before the task runs again with O(activate=true).
+  returned: always
+  type: bool
 next_certificate:
   description: A certificate that is installed but not in use yet, PEM.
   returned: always

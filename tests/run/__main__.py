@@ -10,6 +10,7 @@ own tests (pytest) adds those, every other part counts as one.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from background import NAME as BED_NAME
 from background import Bed
 from binaries import settings
 from parts import Part, choose
-from paths import BUILD, ROOT
+from paths import BIN, BUILD, ROOT
 
 
 @dataclass
@@ -68,6 +69,7 @@ def run(part: Part, bed: Bed) -> Result:
     environment = {**settings(fetch=False), **bed.settings(), **os.environ}
     environment.update(
         PYTEST_ADDOPTS=f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report}".strip(),
+        PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}",
         TETHER_BED=BED_NAME,
         # The bed is this run's: a scenario neither waits for a new one nor takes it away.
         TETHER_KEEP_BED="1",
@@ -83,8 +85,15 @@ def run(part: Part, bed: Bed) -> Result:
 
 def call(part: Part, environment: dict[str, str]) -> tuple[int, str]:
     """Exit status of the part's program; it and its children end at the part's time limit."""
+    program = shutil.which(part.argv[0], path=environment["PATH"])
+    if program is None:
+        return 127, f"there is no {part.argv[0]}"
     process = subprocess.Popen(
-        part.argv, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+        [program, *part.argv[1:]],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         return process.wait(timeout=part.limit), ""

@@ -51,9 +51,7 @@ def _up(name: str, arguments: list[str]) -> int:
         help="hosts that the bed has, and no others "
         f"(a new bed: {','.join(layout.DEFAULT_HOSTS)}; else: those that it has)",
     )
-    bed = lifecycle.up(name, parser.parse_args(arguments).hosts)
-    print(lifecycle.status_text(bed))
-    return 0
+    return _show(lifecycle.up(name, parser.parse_args(arguments).hosts))
 
 
 def _down(name: str, arguments: list[str]) -> int:
@@ -66,10 +64,12 @@ def _down(name: str, arguments: list[str]) -> int:
 def _status(name: str, arguments: list[str]) -> int:
     parser = _parser("status")
     parser.add_argument("--json", action="store_true", help="for programs")
-    options = parser.parse_args(arguments)
-    bed = layout.get(name)
+    return _show(layout.get(name), as_json=parser.parse_args(arguments).json)
+
+
+def _show(bed: layout.Bed, *, as_json: bool = False) -> int:
     content = lifecycle.status(bed)
-    print(json.dumps(content, indent=2) if options.json else lifecycle.status_text(bed))
+    print(json.dumps(content, indent=2) if as_json else lifecycle.status_text(bed, content))
     return 0 if content["ok"] else 1
 
 
@@ -133,6 +133,9 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except BedError as error:
         print(f"testbed: {error}", file=sys.stderr)
+        sys.exit(1)
+    except PermissionError as error:
+        print(f"testbed: {error.filename}: permission denied (use sudo)", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -43,17 +43,15 @@ def text_of(path: Path) -> str:
 
 
 def test_no_path_of_one_machine() -> None:
-    """Nothing may work only where it was written."""
-    # In pieces, so that this file does not find itself.
-    places = re.compile(
-        "|".join(["/" + "work/", "/home/[a-z]", "/" + "Users/[a-z]", "/root/" + r"[\w.]"])
-    )
-    allowed = re.compile(r"# any machine")
+    """Nothing may work only where it was written: here is the folder that this checkout is in."""
+    here = f"{ROOT.parent}/"
+    if len(here) < 6:
+        pytest.skip(f"{here} is too short a name to look for")
     found = [
         f"{name(path)}:{number}: {line.strip()}"
         for path in FILES
         for number, line in enumerate(text_of(path).splitlines(), 1)
-        if places.search(line) and not allowed.search(line)
+        if here in line and not re.search(r"[\w.~-]" + re.escape(here), line)
     ]
     assert found == []
 

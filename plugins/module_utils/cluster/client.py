@@ -192,12 +192,23 @@ class Client:
     def logs(self, namespace: str, pod: str, lines: int = 20, previous: bool = False) -> str:
         """The last lines of a pod's container, or nothing when there are none."""
         query = [("tailLines", str(lines)), ("previous", "true" if previous else "false")]
+        path = path_of("Pod", namespace, pod) + "/log"
         try:
-            return self.raw(
-                "GET", "/api/v1/namespaces/%s/pods/%s/log" % (namespace, pod), query=query
-            )[1]
+            status, text = self.raw("GET", path, query=query)
         except Refusal:
             return ""
+        return text if status == 200 else ""
+
+    def last_warning(self, namespace: str, pod: str) -> str:
+        """The newest Warning event about a pod, or nothing: why it does not start."""
+        query = [("fieldSelector", "involvedObject.name=%s,type=Warning" % pod)]
+        try:
+            status, text = self.raw("GET", path_of("Event", namespace), query=query)
+        except Refusal:
+            return ""
+        events: List[Object] = json.loads(text).get("items") or [] if status == 200 else []
+        events.sort(key=lambda item: str(item.get("lastTimestamp") or item.get("eventTime")))
+        return str(events[-1].get("message")) if events else ""
 
     def raw(
         self,

@@ -57,11 +57,8 @@ def is_current(pod: Dict[str, Any], deployment: Optional[Dict[str, Any]]) -> boo
 
 def hopeless(pod: Dict[str, Any]) -> Optional[str]:
     """Why a pod will not start by waiting, or None."""
-    for container in (pod.get("status") or {}).get("containerStatuses") or []:
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in _HOPELESS:
-            return ("%s: %s" % (waiting["reason"], waiting.get("message") or "")).rstrip(": ")
-    return None
+    reason = _waiting(pod)
+    return reason if reason and reason.split(":")[0] in _HOPELESS else None
 
 
 def shortcoming(pod: Dict[str, Any]) -> Optional[str]:
@@ -75,7 +72,15 @@ def shortcoming(pod: Dict[str, Any]) -> Optional[str]:
         if condition.get("type") == "PodScheduled":
             return "not scheduled: %s" % (condition.get("message") or condition.get("reason"))
         if condition.get("type") == "Ready":
-            return "not ready"
+            return _waiting(pod) or "not ready"
+    return None
+
+
+def _waiting(pod: Dict[str, Any]) -> Optional[str]:
+    for container in (pod.get("status") or {}).get("containerStatuses") or []:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason"):
+            return ("%s: %s" % (waiting["reason"], waiting.get("message") or "")).rstrip(": ")
     return None
 
 
@@ -128,10 +133,9 @@ def _explain(client: Client, pods: List[Dict[str, Any]], over: bool) -> Optional
         if not reason:
             continue
         name, place = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        lines = ""
-        if "image" not in reason.lower():
-            lines = client.logs(place, name, _LOG_LINES, previous="CrashLoop" in reason)
-            lines = lines or client.logs(place, name, _LOG_LINES)
-        said = " Its last lines: %s" % lines.strip() if lines.strip() else ""
-        return "pod %s: %s.%s" % (name, reason, said)
+        lines = client.logs(place, name, _LOG_LINES, previous="CrashLoop" in reason).strip()
+        if lines:
+            return "pod %s: %s. Its last lines: %s" % (name, reason, lines)
+        warning = "" if hopeless(pod) else client.last_warning(place, name)
+        return "pod %s: %s. %s" % (name, reason, warning)
     return None

@@ -36,3 +36,13 @@ def has_condition(resource: Any | None, kind: str) -> bool:
     """Whether a resource's status has a condition that is true."""
     conditions = (resource or {}).get("status", {}).get("conditions", [])
     return any(item["type"] == kind and item["status"] == "True" for item in conditions)
+
+
+def rolled_out(deployment: Any | None) -> bool:
+    """Whether a Deployment's pods are all there, and all of its present kind."""
+    if deployment is None:
+        return False
+    status, wanted = deployment.get("status", {}), deployment["spec"]["replicas"]
+    return status.get("observedGeneration") == deployment["metadata"]["generation"] and all(
+        status.get(key) == wanted for key in ("replicas", "updatedReplicas", "availableReplicas")
+    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import string
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from .process import Daemon
 
 _MANIFEST = Path(__file__).resolve().parent.parent / "manifests" / "cluster.yaml"
 _CNI_PROGRAMS = Path("/usr/lib/cni")
+_FIREWALL_HEALTH_PORT = 20244
 _COMPONENTS = (
     "system:apiserver",
     "system:kube-controller-manager",
@@ -36,30 +38,34 @@ def kubectl(bed: Bed) -> list[str]:
 
 
 def daemons(bed: Bed) -> list[Daemon]:
-    """All processes of the cluster."""
-    return [*independent_daemons(bed), *dependent_daemons(bed)]
+    """All processes of the cluster, in the order in which they start."""
+    return [*foundation(bed), *node(bed), firewall(bed)]
 
 
-def independent_daemons(bed: Bed) -> list[Daemon]:
+def foundation(bed: Bed) -> list[Daemon]:
     """Those that wait for nobody, or know how to wait."""
     return [_etcd(bed), _apiserver(bed), _containerd(bed)]
 
 
-def dependent_daemons(bed: Bed) -> list[Daemon]:
+def node(bed: Bed) -> list[Daemon]:
     """Those that give up when the API server or containerd does not answer."""
-    return [
-        _controller_manager(bed),
-        _scheduler(bed),
-        _kubelet(bed),
-        _kube_proxy(bed),
-        _kube_router(bed),
-    ]
+    return [_controller_manager(bed), _scheduler(bed), _kubelet(bed), _kube_proxy(bed)]
+
+
+def firewall(bed: Bed) -> Daemon:
+    """The one that enforces NetworkPolicies; it gives up when it has no rights or no node."""
+    return _kube_router(bed)
 
 
 def configure(bed: Bed) -> None:
     """Write the configuration of all programs."""
     files.write(_audit_policy(bed), json.dumps(_audit_policy_content(), indent=2))
     files.write(bed.etc / "containerd.toml", _containerd_text(bed))
+    # No registry can be reached from here. Say so at once: the time-outs of a
+    # name server that is not there would hold up pods for minutes.
+    nowhere = "http://127.0.0.1:9"
+    default = f'server = "{nowhere}"\n[host."{nowhere}"]\n'
+    files.write(_registries(bed) / "_default" / "hosts.toml", default)
     files.write(bed.etc / "cni" / "bed.conflist", json.dumps(_cni_content(bed), indent=2))
     files.write(bed.etc / "kubelet.json", json.dumps(_kubelet_content(bed), indent=2))
     # For pods that want the node's names, and for the name service itself.
@@ -111,22 +117,40 @@ def apply_manifest(bed: Bed) -> bool:
     return any(not line.endswith("unchanged") for line in said.splitlines())
 
 
-def wait_node(bed: Bed) -> None:
-    """Wait until pods can run: the node is ready, and names can be looked up."""
+def node_ready(bed: Bed) -> bool:
+    """Whether the node is ready, and not only was when its kubelet died."""
     path = f"/api/v1/nodes/{NODE}"
-    process.wait_ready(
-        bed,
-        "kubelet",
-        lambda: api.has_condition(api.get(bed, path), "Ready"),
-        90,
-        "the node was ready",
-    )
-    names = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
-    wait_until(lambda: api.has_condition(api.get(bed, names), "Available"), 90, "the name service")
+    ready = api.has_condition(api.get(bed, path), "Ready")
+    return ready and api.get(bed, f"{path}/proxy/healthz") == "ok"
+
+
+def wait_node(bed: Bed) -> None:
+    """Wait until pods can run."""
+    process.wait_ready(bed, "kubelet", lambda: node_ready(bed), 90, "the node was ready")
+
+
+def wait_firewall(bed: Bed) -> None:
+    """Wait until NetworkPolicies are enforced."""
+    url = f"http://{bed.node_address}:{_FIREWALL_HEALTH_PORT}/healthz"
+    process.wait_ready(bed, "kube-router", lambda: _answers(url), 60, "it was ready")
+
+
+def wait_names(bed: Bed) -> None:
+    """Wait until pods can look up names."""
+    path = "/apis/apps/v1/namespaces/kube-system/deployments/coredns"
+    wait_until(lambda: api.rolled_out(api.get(bed, path)), 90, "the name service")
 
 
 def _program(name: str) -> str:
     return str(goparts.KUBERNETES.directory / name)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _socket(bed: Bed) -> Path:
@@ -142,6 +166,10 @@ def _ctr(bed: Bed, *words: str) -> str | None:
         return run([*_ctr_command(bed), "--connect-timeout", "2s", *words])
     except BedError:
         return None
+
+
+def _registries(bed: Bed) -> Path:
+    return bed.etc / "registries"
 
 
 def _etcd(bed: Bed) -> Daemon:
@@ -295,6 +323,7 @@ def _kube_router(bed: Bed) -> Daemon:
             "--run-loadbalancer=false",
             f"--service-cluster-ip-range={bed.service_range}",
             "--iptables-sync-period=1m",
+            f"--health-port={_FIREWALL_HEALTH_PORT}",
         ),
         inputs=(kubeconfig,),
     )
@@ -350,6 +379,8 @@ restrict_oom_score_adj = true
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 Root = "{bed.containerd / "runc"}"
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "{_registries(bed)}"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{_CNI_PROGRAMS}"
 conf_dir = "{bed.etc / "cni"}"
@@ -401,6 +432,7 @@ def _kubelet_content(bed: Bed) -> dict[str, Any]:
         "failSwapOn": False,
         "podLogsDir": str(bed.logs / "pods"),
         "volumePluginDir": str(bed.state / "kubelet" / "volume-plugins"),
+        "serializeImagePulls": False,
         # There is no registry to fetch an image from again: never delete one.
         "imageGCHighThresholdPercent": 100,
         # The disk is the machine's: a full one is its owner's business.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from . import (
-    api,
     cgroups,
     cluster,
     files,
@@ -24,7 +23,7 @@ from . import (
     template,
 )
 from .errors import BedError
-from .layout import NODE, Bed
+from .layout import Bed
 from .steps import step
 
 
@@ -62,9 +61,8 @@ def up(name: str, names: list[str] | None) -> Bed:
             hosts.ensure_key(bed)
             outcome.text = "made" if pki.ensure(bed) else "all there"
         cluster.configure(bed)
-        first, then = cluster.independent_daemons(bed), cluster.dependent_daemons(bed)
         with step("start control plane") as outcome:
-            outcome.text = _started(bed, first)
+            outcome.text = _started(bed, cluster.foundation(bed))
         with step("start hosts") as outcome:
             started = [host for host in bed.hosts if hosts.ensure(bed, host)]
             hosts.write_ssh_files(bed)
@@ -74,15 +72,19 @@ def up(name: str, names: list[str] | None) -> Bed:
             outcome.text = f"{cluster.import_images(bed)} imported"
         with step("control plane ready"):
             cluster.wait_control_plane(bed)
-        with step("start node") as outcome:
-            outcome.text = _started(bed, then)
         with step("apply manifest") as outcome:
             outcome.text = "changed" if cluster.apply_manifest(bed) else "unchanged"
+        with step("start node") as outcome:
+            outcome.text = _started(bed, cluster.node(bed))
+            cluster.wait_node(bed)
+        with step("start firewall") as outcome:
+            outcome.text = _started(bed, [cluster.firewall(bed)])
+            cluster.wait_firewall(bed)
         with step("hosts ready"):
             for host in bed.hosts:
                 hosts.wait_ssh(bed, host)
-        with step("node ready"):
-            cluster.wait_node(bed)
+        with step("name service ready"):
+            cluster.wait_names(bed)
     return bed
 
 
@@ -126,7 +128,7 @@ def status(bed: Bed) -> dict[str, Any]:
         }
         for host, address in bed.hosts.items()
     }
-    node_ready = api.has_condition(api.get(bed, f"/api/v1/nodes/{NODE}"), "Ready")
+    node_ready = cluster.node_ready(bed)
     whole = all(daemons.values()) and all(host["pid"] for host in machines.values())
     return {
         "name": bed.name,
@@ -146,9 +148,8 @@ def status(bed: Bed) -> dict[str, Any]:
     }
 
 
-def status_text(bed: Bed) -> str:
-    """How everything of a bed is, for a person to read."""
-    content = status(bed)
+def status_text(bed: Bed, content: dict[str, Any]) -> str:
+    """The same for a person to read."""
     memory = content["memory"]
     size = "?" if memory is None else f"{memory / 2**20:.0f} MiB"
     lines = [

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Lets the tests import the program they test."""
 
+from __future__ import annotations
+
 import sys
 from pathlib import Path
 

@@ -101,6 +101,23 @@ def test_shortcoming() -> None:
     assert wait.shortcoming(pod({}, **unscheduled)) == "not scheduled: no room"
     assert wait.shortcoming(pod({}, type="Ready", status="False")) == "not ready"
     assert wait.shortcoming(pod({}, type="Ready", status="True")) is None
+    starting = pod({"waiting": {"reason": "ContainerCreating"}}, type="Ready", status="False")
+    assert wait.shortcoming(starting) == "ContainerCreating"
+
+
+def test_is_current() -> None:
+    new, old = {"name": "envoy", "image": "new"}, {"name": "envoy", "image": "old"}
+    item = {"spec": {"template": {"spec": {"containers": [new]}}}}
+    sidecar = {"name": "sidecar", "image": "x"}
+    for containers, metadata, current in (
+        ([new], {}, True),
+        ([sidecar, new], {}, True),
+        ([old], {}, False),
+        ([new], {"deletionTimestamp": "now"}, False),
+    ):
+        one = {"metadata": metadata, "spec": {"containers": containers}}
+        assert wait.is_current(one, item) is current
+        assert not wait.is_current(one, None)
 
 
 @pytest.mark.parametrize(

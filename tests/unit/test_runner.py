@@ -1,0 +1,131 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The runner of the tests is what says that all is well: so it is tested that it says otherwise."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+RUN = Path(__file__).resolve().parents[1] / "run"
+PYTHON = sys.executable
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    monkeypatch.syspath_prepend(str(RUN))
+    spec = importlib.util.spec_from_file_location("tether_runner", RUN / "__main__.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "tether_runner", module)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "BUILD", tmp_path)
+    # The outer pytest's report is not the inner one's.
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    return module
+
+
+def part(runner: ModuleType, name: str, code: str, **options: object) -> object:
+    return runner.Part(name, "", (PYTHON, "-c", code), **options)
+
+
+def say(runner: ModuleType, monkeypatch: pytest.MonkeyPatch, parts: list[object]) -> int:
+    monkeypatch.setattr(runner, "choose", lambda words: parts)
+    return runner.main([])
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "counts"),
+    [
+        (None, 0, (1, 0, 0)),
+        (None, 3, (0, 1, 0)),
+        ((5, 1, 1, 1), 1, (2, 2, 1)),
+        ((4, 0, 0, 0), 0, (4, 0, 0)),
+        # pytest's 5: it found no test. And a crash after the last test.
+        ((0, 0, 0, 0), 5, (0, 1, 0)),
+        ((4, 0, 0, 0), 139, (4, 1, 0)),
+    ],
+)
+def test_counts(
+    runner: ModuleType,
+    tmp_path: Path,
+    report: str | None,
+    status: int,
+    counts: tuple[int, int, int],
+) -> None:
+    path = tmp_path / "report.xml"
+    if report:
+        attributes = zip(("tests", "failures", "errors", "skipped"), report, strict=True)
+        text = " ".join(f'{name}="{number}"' for name, number in attributes)
+        path.write_text(f"<testsuites><testsuite {text}/></testsuites>")
+    result = runner.count(path, status)
+    assert (result.passed, result.failed, result.skipped) == counts
+
+
+def test_a_failure_keeps_nothing_from_running(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = [
+        part(runner, "good", ""),
+        part(runner, "bad", "raise SystemExit(3)"),
+        runner.Part("gone", "", ("no-such-program-anywhere",)),
+        part(runner, "empty", "", needs="no/such/file/*.py"),
+        part(runner, "later", ""),
+    ]
+    assert say(runner, monkeypatch, parts) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "2 passed, 2 failed"
+    rows = {line.split()[0]: line for line in lines if line and not line.startswith("==")}
+    assert "exit status 3" in rows["bad"]
+    assert "no-such-program" in rows["gone"]
+    assert "nothing to check" in rows["empty"]
+
+
+def test_success(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert say(runner, monkeypatch, [part(runner, "good", "")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed"
+
+
+def test_nothing_run_is_no_success(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert say(runner, monkeypatch, [part(runner, "empty", "", needs="no/such/*.py")]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "0 passed, 0 failed"
+
+
+def test_time_limit_ends_children_too(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What hangs is often a child of the program; left alive it would hold the bed."""
+    mark = tmp_path / "survived"
+    child = f"import time, pathlib; time.sleep(4); pathlib.Path({str(mark)!r}).touch()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    started = time.monotonic()
+    assert say(runner, monkeypatch, [part(runner, "hangs", code, limit=1)]) == 1
+    assert time.monotonic() - started < 4
+    time.sleep(max(0, 5 - (time.monotonic() - started)))
+    assert not mark.exists()
+
+
+def test_a_part_that_needs_the_bed_fails_without_it(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner.Bed, "start", lambda self: setattr(self, "refusal", "no root"))
+    parts = [part(runner, "needs", "", bed="must"), part(runner, "likes", "", bed="may")]
+    assert say(runner, monkeypatch, parts) == 1
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == "1 passed, 1 failed"
+    assert out.count("no root") == 2
+
+
+def test_unknown_words_are_named(runner: ModuleType) -> None:
+    with pytest.raises(SystemExit, match=r"no part nonsense; there are: .*ruff"):
+        runner.choose(["nonsense"])
