@@ -11,13 +11,13 @@ def host_record(
     host: Mapping[str, Any],
     port: int,
     certificates: Sequence[str],
-    artifacts: Mapping[str, Mapping[str, Any]],
+    versions: Mapping[str, str],
     daemons: Optional[Mapping[str, Mapping[str, Any]]] = None,
 ) -> Dict[str, Any]:
     """The registration record.
 
     :param host: the host's part of the plan
-    :param artifacts: name -> ``{"version": ...}``
+    :param versions: artifact -> version
     :param daemons: name -> ``{"failed": bool}``; engines that failed are left out
     """
     states = daemons or {}
@@ -26,7 +26,7 @@ def host_record(
             "namespace": engine["namespace"],
             "model": engine["model"],
             "engine": engine["engine"],
-            "version": artifacts[engine["artifact"]]["version"],
+            "version": engine["version"],
         }
         for engine in host["engines"]
         if not states.get(engine["unit"][: -len(".service")], {}).get("failed")
@@ -37,7 +37,7 @@ def host_record(
         "address": host["address"],
         "port": int(port),
         "certificates": list(certificates),
-        "ingress": {"version": artifacts["caddy"]["version"]},
+        "ingress": {"version": versions["caddy"]},
         "engines": engines,
     }
 

@@ -230,7 +230,9 @@ def _tool(step: Step, argv: List[str]) -> None:
             "the tools of shadow-utils (Debian: package passwd)",
             "Install that package",
         )
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip() or "no message"
         raise Refusal(

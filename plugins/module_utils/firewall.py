@@ -17,7 +17,12 @@ import os
 import pwd
 from typing import Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils import files, foreign_firewall, nft
+from ansible_collections.tether.fleet.plugins.module_utils import (
+    files,
+    firewall_listeners,
+    foreign_firewall,
+    nft,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import systemctl
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 from ansible_collections.tether.fleet.plugins.module_utils.ssh_session import find_session
@@ -54,6 +59,7 @@ OPTIONS: Dict[str, Any] = {
     },
     "ssh_connection": {"type": "str"},
     "foreign": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
+    "listeners": {"type": "str", "choices": ["refuse", "cut"], "default": "refuse"},
 }
 
 # Loads early, before the network is up. nftables.service of distributions flushes every table when
@@ -100,15 +106,22 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
             if name
         }
     )
+    session = find_session(desired.get("ssh_connection"))
+    listing = nft.own_listing(program) if program else None
+    record = _json(RECORD)
+    listeners = []
+    if _closes_first(desired, listing, record):
+        listeners = firewall_listeners.observe(firewall_listeners.kept(desired, session))
     return {
-        "session": find_session(desired.get("ssh_connection")),
+        "session": session,
         "nft": program,
         "uids": {name: _uid(name) for name in names},
-        "listing": nft.own_listing(program) if program else None,
+        "listing": listing,
+        "listeners": listeners,
         "blockers": foreign_firewall.observe(program, desired["ingress_port"]),
         "file": _text(FILE),
         "unit_file": _text(UNIT_FILE),
-        "record": _json(RECORD),
+        "record": record,
         "unit": systemctl.show([UNIT]).get(UNIT, {}),
     }
 
@@ -116,12 +129,17 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     """Files, unit, then the table in the kernel.
 
-    :raises Refusal: when another firewall would stop the fleet's traffic anyway
+    :raises Refusal: when another firewall would stop the fleet's traffic anyway, or when ours would
+        cut off the SSH session, or (the first time) something that listens
     """
     if desired["state"] == "absent":
         return _plan_absent(observed)
     if desired["foreign"] == "refuse":
         foreign_firewall.refuse(desired, observed["blockers"])
+    if desired["policy"] == "closed":
+        _refuse_to_cut(desired, observed["session"])
+    if _closes_first(desired, observed["listing"], observed["record"]):
+        firewall_listeners.refuse(desired, observed["session"], observed["listeners"])
     text = render(desired, observed["session"], observed["uids"])
     # The usual place where nft is not there yet: an earlier task will have brought it.
     unit_text = _UNIT_TEXT % {"nft": observed["nft"] or "/usr/sbin/nft", "file": FILE}
@@ -200,6 +218,36 @@ def record(text: str, program: str) -> None:
     _folder(os.path.dirname(RECORD))
     known = {"text": _digest(text), "listing": _digest(live), "rules": live}
     files.write_file(RECORD, json.dumps(known).encode("utf-8"), 0o600, 0, 0)
+
+
+def _closes_first(desired: Dict[str, Any], listing: Optional[str], record: Dict[str, Any]) -> bool:
+    """Whether this run closes a host that no table of ours has closed yet.
+
+    A table that somebody deleted, or that guarded the ingress alone, is told by what was recorded.
+    """
+    if (desired["state"], desired["policy"], desired["listeners"]) != ("present", "closed", "refuse"):
+        return False
+    return not any('"policy": "drop"' in (text or "") for text in (listing, record.get("rules")))
+
+
+def _refuse_to_cut(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> None:
+    """Refuse when the SSH session's port is listed for other networks alone."""
+    if session is None:
+        return
+    listed = _listed(desired, session["port"])
+    sources = [source for item in listed for source in item["sources"]]
+    if not listed or not all(item["sources"] for item in listed):
+        return
+    peer = ipaddress.ip_address(session["peer"])
+    if not any(peer in ipaddress.ip_network(source) for source in sources):
+        raise Refusal(
+            "firewall",
+            "this SSH session's port %d open for %s alone, while the session comes from %s"
+            % (session["port"], ", ".join(sources), peer),
+            "the way back in to stay open",
+            "Add a network that holds %s to the sources of port %d in firewall_open_ports (option"
+            " open_ports of the module). Nothing was changed" % (peer, session["port"]),
+        )
 
 
 def _plan_absent(observed: Dict[str, Any]) -> Plan:
@@ -281,23 +329,20 @@ def _input_rules(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> 
         "udp sport 67 udp dport 68 accept",
         "ip6 saddr fe80::/10 udp sport 547 udp dport 546 accept",
     ]
-    if session is not None and not _covered(desired, session):
-        # The way back in for this very run: never cut.
-        rules += _accept("tcp", session["port"], [session["peer"]])
+    if session is not None and not _listed(desired, session["port"]):
+        # The way back in, for every administrator: where this run comes from must not matter, or a
+        # run from elsewhere would be a change.
+        rules += _accept("tcp", session["port"], [])
     for item in desired["open_ports"]:
         rules += _accept(item["proto"], item["port"], item["sources"])
     return rules + ingress
 
 
-def _covered(desired: Dict[str, Any], session: Dict[str, Any]) -> bool:
-    """Whether the open ports let the SSH session in already."""
-    peer = ipaddress.ip_address(session["peer"])
-    for item in desired["open_ports"]:
-        if item["proto"] == "tcp" and item["port"] == session["port"]:
-            networks = [ipaddress.ip_network(source) for source in item["sources"]]
-            if not networks or any(peer in network for network in networks):
-                return True
-    return False
+def _listed(desired: Dict[str, Any], port: int) -> List[Dict[str, Any]]:
+    """The open ports' entries for a TCP port."""
+    return [
+        item for item in desired["open_ports"] if item["proto"] == "tcp" and item["port"] == port
+    ]
 
 
 def _accept(proto: str, port: int, sources: List[str]) -> List[str]:

@@ -304,6 +304,7 @@ def _run(argv: List[str]) -> Optional[subprocess.CompletedProcess[str]]:
             errors="replace",
             timeout=30,
             env={"PATH": _PATH, "LC_ALL": "C"},
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return None

@@ -99,4 +99,6 @@ def _broken(done: subprocess.CompletedProcess[str], what: str = "nft") -> Refusa
 
 
 def _run(argv: List[str], text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(argv, input=text, capture_output=True, text=True, errors="replace")
+    return subprocess.run(
+        argv, input=text, capture_output=True, text=True, errors="replace", check=False
+    )

@@ -128,6 +128,7 @@ def run_module(module: AnsibleModule, component: Any, desired: Dict[str, Any]) -
     :param desired: what the component's ``observe`` and ``plan`` take
     """
     result: Dict[str, Any] = {}
+    plan = Plan()
     try:
         plan = component.plan(desired, component.observe(desired))
         result = plan.result()
@@ -136,8 +137,10 @@ def run_module(module: AnsibleModule, component: Any, desired: Dict[str, Any]) -
         if not module.check_mode and hasattr(component, "verify"):
             result.update(component.verify(plan) or {})
     except Refusal as refusal:
-        # What was planned stays in the failure: some steps may have been carried out.
-        result.pop("failed", None)
+        # The steps stay in the failure, since some may have been carried out; what would have held
+        # after all of them is not said.
+        for key in plan.facts:
+            result.pop(key, None)
         result.update(refusal.facts)
         module.fail_json(msg=str(refusal), **result)
     module.exit_json(**result)

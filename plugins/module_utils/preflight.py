@@ -232,7 +232,12 @@ def _libraries() -> Set[str]:
     if program is None:
         return set()
     done = subprocess.run(
-        [program, "-p"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        [program, "-p"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     return parse_ldconfig(done.stdout)
 

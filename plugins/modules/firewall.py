@@ -12,7 +12,11 @@ description:
   - Keeps a table of its own, C(inet tether), and a unit that loads it at boot. No other table is
     touched and nothing is ever flushed.
   - Compares the live rules, so that a table or rule that somebody removed is found and mended.
-  - The SSH session that the module runs over always stays allowed.
+  - The way back in is never cut. When O(open_ports) does not list the port of the SSH session that
+    the module runs over, that port is open from everywhere; when it lists the port for other
+    networks alone, the module refuses.
+  - The first time that O(policy=closed) is applied, the module refuses to cut what already listens,
+    see O(listeners). It looks at TCP only.
   - Another firewall that would drop the fleet's traffic anyway (ufw, firewalld, a table with policy
     drop) is refused by name, with the command that opens the port in it.
 author: tether.fleet contributors (@tether-fleet)
@@ -24,7 +28,7 @@ options:
     default: present
   policy:
     description:
-      - V(closed) drops every new incoming connection that nothing here allows.
+      - V(closed) drops every new incoming connection that nothing here allows, over IPv4 and IPv6.
       - V(guard) only guards O(ingress_port) and leaves all else alone.
     type: str
     choices: [closed, guard]
@@ -86,6 +90,17 @@ options:
     description: What to do about another active firewall that would drop the fleet's traffic.
     type: str
     choices: [refuse, ignore]
+    default: refuse
+  listeners:
+    description:
+      - What to do, before O(policy=closed) is applied to the host for the first time, about TCP
+        ports that something listens on beside loopback and that neither O(open_ports) nor
+        O(ingress_port) nor the SSH session's port covers.
+      - V(refuse) names them all and changes nothing, V(cut) closes them.
+      - Once the host is closed, a port that is opened later is closed off without a refusal.
+        The ingress and the engines of the fleet never count.
+    type: str
+    choices: [refuse, cut]
     default: refuse
 attributes:
   check_mode:

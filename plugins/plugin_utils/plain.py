@@ -21,7 +21,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value)
     if isinstance(value, str):
-        return value if type(value) is str else "".join(value)
+        return "".join(value)  # str(value) would keep a subclass that has its own __str__
     if isinstance(value, Mapping):
         return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):

@@ -15,10 +15,11 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-BED = "demo"
+# Another bed than the demo's can be named, for those who try this file.
+BED = sys.argv[1] if len(sys.argv) > 1 else "demo"
 TESTBED = ("python3", "tests/testbed", "--bed", BED)
 NAMESPACE, MODEL = "team-a", "tiny"
-CLIENTS, POD = "clients", "client"
+CLIENTS, POD = "visitors", "visitor"
 URL = f"http://{MODEL}.{NAMESPACE}.svc/v1"
 
 BOLD, DIM, RED, PLAIN = (

@@ -137,5 +137,9 @@ if __name__ == "__main__":
     except PermissionError as error:
         print(f"testbed: {error.filename}: permission denied (use sudo)", file=sys.stderr)
         sys.exit(1)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nor can Python flush the rest of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 SCENARIO = ROOT / "molecule" / "default"
@@ -67,6 +70,13 @@ def token(namespace: str) -> str:
     """The namespace's current relay token, read as the fleet's owner."""
     secret = get("secret", f"token-{namespace}", "-n", "tether-fleet")
     return base64.b64decode(secret["data"]["current"]).decode()
+
+
+def declared_models() -> list[dict[str, Any]]:
+    """The models of this scenario's inventory, for a test that adds or changes one."""
+    text = (SCENARIO / "inventory" / "group_vars" / "all.yml").read_text()
+    models: list[dict[str, Any]] = yaml.safe_load(text)["fleet_models"]
+    return copy.deepcopy(models)
 
 
 def site(*arguments: str, record: str | None = None, **options: Any) -> Any:

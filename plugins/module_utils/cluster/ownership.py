@@ -30,7 +30,7 @@ def describe_owner(item: Dict[str, Any]) -> str:
         "argocd.argoproj.io/instance"
     )
     if tracking:
-        found.append("Argo CD application %s" % str(tracking).split(":")[0])
+        found.append("Argo CD application %s" % str(tracking).split(":", maxsplit=1)[0])
     if marks.get("kustomize.toolkit.fluxcd.io/name"):
         found.append("Flux kustomization %s" % marks["kustomize.toolkit.fluxcd.io/name"])
     if marks.get(labels.MANAGED_BY) == labels.MANAGER:

@@ -101,6 +101,7 @@ def run(argv: List[str], timeout: float) -> subprocess.CompletedProcess[str]:
             errors="replace",
             timeout=timeout,
             env=environment,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(argv, 124, "", "no answer within %d s" % timeout)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from . import files
@@ -53,8 +53,3 @@ def ensure(kind: str, name: str, build: Callable[[Path], None]) -> tuple[Path, b
         finally:
             files.remove_tree(temporary)
     return path, True
-
-
-def all_exist(entries: Iterable[Path]) -> bool:
-    """Whether nothing would have to be built."""
-    return all(path.exists() for path in entries)

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import string
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +131,7 @@ def wait_node(bed: Bed) -> None:
 
 def wait_firewall(bed: Bed) -> None:
     """Wait until NetworkPolicies are enforced."""
-    url = f"http://{bed.node_address}:{_FIREWALL_HEALTH_PORT}/healthz"
-    process.wait_ready(bed, "kube-router", lambda: _answers(url), 60, "it was ready")
+    process.wait_ready(bed, "kube-router", lambda: _firewall_is_well(bed), 60, "it was ready")
 
 
 def wait_names(bed: Bed) -> None:
@@ -145,12 +144,15 @@ def _program(name: str) -> str:
     return str(goparts.KUBERNETES.directory / name)
 
 
-def _answers(url: str) -> bool:
+def _firewall_is_well(bed: Bed) -> bool:
+    connection = http.client.HTTPConnection(bed.node_address, _FIREWALL_HEALTH_PORT, timeout=2)
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
 
 
 def _socket(bed: Bed) -> Path:

@@ -16,8 +16,10 @@ _SOURCES = Path(__file__).resolve().parent.parent / "goparts"
 
 KUBERNETES_VERSION = "1.34.4"
 COREDNS_VERSION = "1.15.0"
+KUBE_ROUTER_VERSION = "2.1.0"
 
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.split(".")
+_KUBE_ROUTER = "github.com/cloudnativelabs/kube-router/v2"
 _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 
@@ -33,7 +35,8 @@ class GoPart:
     """Further names; the program does what its own name says."""
 
     @property
-    def _source(self) -> Path:
+    def source(self) -> Path:
+        """Directory of its go.mod."""
         return _SOURCES / self.name
 
     @property
@@ -43,7 +46,7 @@ class GoPart:
     @property
     def key(self) -> str:
         """Names this very build in the cache."""
-        inputs = sorted(path for path in self._source.iterdir() if path.is_file())
+        inputs = sorted(path for path in self.source.iterdir() if path.is_file())
         recipe = [self.package, self._linker_flags, *self.aliases]
         return cache.key(*recipe, *(part for path in inputs for part in (path.name, path)))
 
@@ -63,7 +66,7 @@ class GoPart:
         build = ["nice", "go", "build", "-trimpath", "-mod=readonly", "-buildvcs=false"]
         run(
             [*build, "-ldflags", self._linker_flags, "-o", target / self.name, self.package],
-            cwd=self._source,
+            cwd=self.source,
             env={"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off", "GOARCH": "amd64"},
         )
         for alias in self.aliases:
@@ -88,7 +91,9 @@ KUBERNETES = GoPart(
     ),
 )
 KUBE_ROUTER = GoPart(
-    "kube-router", package="github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"
+    "kube-router",
+    package=f"{_KUBE_ROUTER}/cmd/kube-router",
+    stamps=(f"{_KUBE_ROUTER}/pkg/version.Version=v{KUBE_ROUTER_VERSION}",),
 )
 COREDNS = GoPart("coredns")
 PAUSE = GoPart("pause")

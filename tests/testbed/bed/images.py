@@ -160,7 +160,7 @@ def _envoy_inputs() -> list[str | Path]:
 
 
 def _envoy_content() -> Content:
-    content = Content(links={}, scratch=("tmp",))
+    content = Content(scratch=("tmp",))
     content.add("usr/local/bin/envoy", _envoy_binary(), 0o755)
     for path, source in _libraries(_envoy_binary()).items():
         content.add(path, source, 0o755)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,8 +30,3 @@ def step(name: str) -> Iterator[Outcome]:
     finally:
         seconds = time.monotonic() - start
         print(f"{name:<22} {seconds:7.1f} s  {outcome.text}", flush=True)
-
-
-def note(text: str) -> None:
-    """Say something beside the steps."""
-    print(text, file=sys.stderr, flush=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from . import cache
 from .commands import run
 
+# debootstrap knows where a suite comes from.
 _SUITE = "bookworm"
-_MIRROR = "http://deb.debian.org/debian"
 _PACKAGES = (
     "systemd",
     "systemd-sysv",
@@ -48,7 +48,7 @@ def ensure() -> bool:
 def _build(target: Path) -> None:
     root = target / "root"
     include = f"--include={','.join(_PACKAGES)}"
-    run(["nice", "debootstrap", "--variant=minbase", include, _SUITE, root, _MIRROR])
+    run(["nice", "debootstrap", "--variant=minbase", include, _SUITE, root])
     # Each host gets its own.
     for path in (root / "etc/ssh").glob("ssh_host_*"):
         path.unlink()

@@ -252,6 +252,13 @@ def test_envoy_starts_by_its_digest() -> None:
     assert "1.40.0" in command("kubectl", "logs", "envoy")
 
 
+def test_an_image_that_is_not_here_fails_at_once() -> None:
+    command("kubectl", "run", "nowhere", "--image=registry.example/none:1", "--restart=Never")
+    reason = "jsonpath={.status.containerStatuses[0].state.waiting.reason}"
+    eventually(lambda: "Pull" in command("kubectl", "get", "pod", "nowhere", "-o", reason), 8)
+    command("kubectl", "delete", "pod", "nowhere", "--now")
+
+
 def test_the_audit_log_tells_who_wrote_what() -> None:
     def writes() -> list[dict[str, Any]]:
         events = map(json.loads, (STATE / "audit.log").read_text().splitlines())
@@ -288,6 +295,9 @@ def test_a_cable_can_be_pulled() -> None:
     assert not reached()
     command("link", "gpu2", "up")
     eventually(reached)
+    command("link", "gpu2", "down")
+    command("up")
+    assert reached()
 
 
 def test_what_was_killed_is_mended() -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bed import cache, files, images, layout, process
+from bed import cache, files, goparts, images, layout, process
 from bed.errors import BedError
 from bed.layout import Bed
 
@@ -150,3 +150,14 @@ def test_a_file_is_replaced_whole_and_with_its_mode(tmp_path: Path) -> None:
     assert path.read_text() == "two"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [child.name for child in path.parent.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("part", goparts.ALL, ids=lambda part: part.name)
+def test_versions_in_the_code_are_those_in_go_mod(part: goparts.GoPart) -> None:
+    wanted = {
+        "kubernetes": f"k8s.io/kubernetes v{goparts.KUBERNETES_VERSION}",
+        "kube-router": f"github.com/cloudnativelabs/kube-router/v2 v{goparts.KUBE_ROUTER_VERSION}",
+        "coredns": f"github.com/coredns/coredns v{goparts.COREDNS_VERSION}",
+        "pause": "module tether.fleet/testbed/pause",
+    }
+    assert f"{wanted[part.name]}" in (part.source / "go.mod").read_text()

@@ -1,0 +1,126 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a host already serves over TCP: closing it for the first time must not cut that in silence.
+
+Only the first time. Once the host is closed, a program that opens a port is simply not reached.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import sys
+from typing import Any, Dict, List, Optional, Set, Union
+
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import health
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+# The ingress, and engines: of an earlier installation, or on a port that the inventory has changed.
+_OURS = ("tether-ingress.service", "tether-engine-")
+_LISTEN = "0A"
+
+
+def observe(known: Set[int]) -> List[Dict[str, Any]]:
+    """Who can be reached from outside: ``[{"port", "address", "pid", "name", "unit"}]``.
+
+    :param known: ports that stay open, which need no look
+    """
+    ports: Set[int] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii", errors="replace") as stream:
+                ports |= reachable(stream.read())
+        except OSError:
+            continue
+    found = []
+    for port in sorted(ports - known):
+        for item in health.listeners(port):
+            address = decode(item["address"])
+            if not address.is_loopback:
+                found.append(dict(item, port=port, address=str(address)))
+    return found
+
+
+def reachable(table: str) -> Set[int]:
+    """Ports in the text of a /proc/net/tcp table that listen on more than loopback."""
+    ports = set()
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 3 and fields[3] == _LISTEN:
+            address, _colon, port = fields[1].partition(":")
+            if not decode(address).is_loopback:
+                ports.add(int(port, 16))
+    return ports
+
+
+def decode(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address]:
+    """An address of /proc/net/tcp: words of 32 bits as this machine holds them, in hexadecimal."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    raw = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    if len(raw) == 4:
+        return ipaddress.IPv4Address(raw)
+    address = ipaddress.IPv6Address(raw)
+    return address.ipv4_mapped or address
+
+
+def kept(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> Set[int]:
+    """TCP ports that stay open, from some networks at least."""
+    ports = {item["port"] for item in desired["open_ports"] if item["proto"] == "tcp"}
+    ports.add(desired["ingress_port"])
+    if session is not None:
+        ports.add(session["port"])
+    return ports
+
+
+def refuse(
+    desired: Dict[str, Any], session: Optional[Dict[str, Any]], found: List[Dict[str, Any]]
+) -> None:
+    """Refuse when a table that closes the host would cut somebody off.
+
+    :param found: as ``observe`` gives it
+    :raises Refusal: naming all of them, with the line that keeps them open
+    """
+    known = kept(desired, session)
+    cut = [item for item in found if item["port"] not in known and not _is_ours(item)]
+    if not cut:
+        return
+    ports = sorted({item["port"] for item in cut})
+    raise Refusal(
+        "firewall",
+        "programs that listen on ports which policy: closed would cut off: %s"
+        % "; ".join(_in_words(port, cut) for port in ports),
+        "every TCP port in use to be listed before this host is closed for the first time",
+        "To keep them open, set  firewall_open_ports: %s  (sources: [...] in an entry lets only"
+        " some networks in); to close what that does not list, set  firewall_listeners: cut "
+        " (options open_ports and listeners of the module). Nothing was changed"
+        % yaml_line(desired["open_ports"], ports),
+    )
+
+
+def yaml_line(listed: List[Dict[str, Any]], ports: List[int]) -> str:
+    """The list of open ports with more TCP ports in it, as one line of YAML."""
+    items = []
+    for item in [*listed, *({"port": port, "proto": "tcp"} for port in ports)]:
+        text = "port: %d, proto: %s" % (item["port"], item["proto"])
+        if item.get("sources"):
+            text += ", sources: %s" % json.dumps(item["sources"])
+        items.append("{%s}" % text)
+    return "[%s]" % ", ".join(items)
+
+
+def _is_ours(item: Dict[str, Any]) -> bool:
+    return str(item["unit"]).startswith(_OURS)
+
+
+def _in_words(port: int, found: List[Dict[str, Any]]) -> str:
+    here = [item for item in found if item["port"] == port]
+    addresses = sorted({item["address"] for item in here})
+    # Of many workers, the first will do.
+    programs: Dict[Any, Dict[str, Any]] = {}
+    for item in sorted(here, key=lambda one: int(one["pid"])):
+        programs.setdefault((item["name"], item["unit"]), item)
+    seen = [item for item in programs.values() if item["pid"]]
+    words = [health.in_words(seen)] if seen else []
+    if len(seen) < len(programs):
+        words.append("no process that can be seen (the kernel itself, as with NFS)")
+    return "port %d on %s, %s" % (port, " and ".join(addresses), ", ".join(words))
