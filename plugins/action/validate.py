@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
-from ansible_collections.tether.fleet.plugins.plugin_utils import catalogue, inventory, lock
+from ansible_collections.tether.fleet.plugins.plugin_utils import (
+    catalogue,
+    inventory,
+    lock,
+    settings,
+)
 from ansible_collections.tether.fleet.plugins.plugin_utils.plain import plain
 from ansible_collections.tether.fleet.plugins.plugin_utils.schema import MissingLibraryError
 
@@ -21,7 +26,7 @@ _OPTIONS = {
     "base_dir": {"type": "path"},
     "lock": {"type": "path"},
 }
-_ADDRESS_KEYS = ("fleet_address", "ansible_host")
+_HOST_KEYS = ("fleet_address", "ansible_host", *settings.PER_HOST)
 
 
 class ActionModule(ActionBase):
@@ -39,10 +44,15 @@ class ActionModule(ActionBase):
         variables = task_vars or {}
         _spec, args = self.validate_argument_spec(argument_spec=_OPTIONS)
         groups = plain(variables.get("groups", {}))
+        # What goes wrong on the way to the values is reported together with what is wrong in them.
+        found: List[inventory.Mistake] = []
+        members = groups.get(inventory.HOSTS_GROUP, []) + groups.get(inventory.CLUSTER_GROUP, [])
+        own = {host: variables["hostvars"][host] for host in members}
         try:
+            given = self._settings(variables, groups, own, found)
             plan = inventory.resolve(
                 self._value(args, "models", variables, "fleet_models", None),
-                self._addresses(variables, groups),
+                self._hosts(variables, groups, own, found),
                 groups,
                 catalogue.load(),
                 inventory.Fleet(
@@ -61,10 +71,12 @@ class ActionModule(ActionBase):
                         "ingress_port",
                         inventory.INGRESS_PORT,
                     ),
+                    settings=given,
                 ),
                 base=args.get("base_dir") or variables.get("inventory_dir") or os.getcwd(),
                 expand=os.path.expanduser,
-                pinned=self._pinned(args.get("lock") or variables.get("fleet_lock_file")),
+                pinned=self._pinned(args.get("lock"), given.get(settings.LOCK), found),
+                known=found,
             )
         except inventory.InventoryErrors as errors:
             # Returned rather than raised: the mistakes are a list for whoever wants to sort them.
@@ -82,13 +94,22 @@ class ActionModule(ActionBase):
         result.update(changed=False, plan=plan)
         return result
 
-    def _pinned(self, path: Any) -> Dict[str, str]:
+    def _pinned(
+        self, option: Optional[str], variable: Any, found: List[inventory.Mistake]
+    ) -> Optional[Dict[str, str]]:
         """Artifact -> version, from the lock of the option, the variable or the collection."""
+        if not option and settings.wrong_path(settings.LOCK, variable):
+            return None
         where = lock.DEFAULT
-        if path:
-            text = plain(self._templar.template(path))
-            where = os.path.join(self._loader.get_basedir(), os.path.expanduser(text))
-        return {name: item["version"] for name, item in lock.load(where)["artifacts"].items()}
+        if option or variable:
+            path = os.path.expanduser(option or variable)
+            where = os.path.join(self._loader.get_basedir(), path)
+        try:
+            artifacts = lock.load(where)["artifacts"]
+        except Refusal as refusal:
+            found.append(inventory.Mistake(None, settings.LOCK, str(refusal)))
+            return None
+        return {name: item["version"] for name, item in artifacts.items()}
 
     def _value(
         self, args: Dict[str, Any], key: str, variables: Dict[str, Any], name: str, default: Any
@@ -100,16 +121,74 @@ class ActionModule(ActionBase):
             return default
         return plain(self._templar.template(variables[name]))
 
-    def _addresses(
-        self, variables: Dict[str, Any], groups: Dict[str, Any]
+    def _settings(
+        self,
+        variables: Dict[str, Any],
+        groups: Dict[str, List[str]],
+        own: Mapping[str, Mapping[str, Any]],
+        found: List[inventory.Mistake],
+    ) -> Dict[str, Any]:
+        """The fleet-wide variables, as the hosts have them that use them, else the task.
+
+        The task's host may be any, with other group variables than those of the variable's users.
+        """
+        machines = groups.get(inventory.HOSTS_GROUP, [])
+        cluster = groups.get(inventory.CLUSTER_GROUP, [])
+        order = dict.fromkeys(settings.OF_CLUSTER, cluster + machines)
+        order.update(dict.fromkeys(settings.OF_HOSTS, machines + cluster))
+        values: Dict[str, Any] = {}
+        for key, hosts in order.items():
+            user = next((own[host] for host in hosts if key in own[host]), None)
+            read = user.__getitem__ if user is not None else self._of_task(variables)
+            values[key] = self._read(None, key, read, found)
+        # Whether there is a passphrase is all that is wanted of it.
+        values[settings.PASSPHRASE] = bool(values[settings.PASSPHRASE])
+        return values
+
+    def _hosts(
+        self,
+        variables: Dict[str, Any],
+        groups: Dict[str, List[str]],
+        own: Mapping[str, Mapping[str, Any]],
+        found: List[inventory.Mistake],
     ) -> Dict[str, Dict[str, Any]]:
-        """The hosts' own addresses, of those outside ``--limit`` too.
+        """The hosts' own variables, of those outside ``--limit`` too.
 
         ``ansible_host`` is taken from the host, never from a task's delegation.
         """
-        hostvars = variables.get("hostvars", {})
-        found: Dict[str, Dict[str, Any]] = {}
-        for host in groups.get(inventory.HOSTS_GROUP, []):
-            own = hostvars[host]
-            found[host] = {key: plain(own[key]) for key in _ADDRESS_KEYS if key in own}
-        return found
+        members = groups.get(inventory.HOSTS_GROUP, [])
+        result: Dict[str, Dict[str, Any]] = {}
+        for host in members:
+            where = "host %s" % host
+            result[host] = {
+                key: self._read(where, key, own[host].__getitem__, found)
+                for key in _HOST_KEYS
+                if key in own[host]
+            }
+        for key in ("fleet_cluster_networks", "firewall_manage"):
+            # No host's own, so a variable of the play, if anything.
+            if key in variables and not any(key in own[host] for host in own):
+                value = self._read(None, key, self._of_task(variables), found)
+                for host in members:
+                    result[host][key] = value
+        return result
+
+    def _of_task(self, variables: Dict[str, Any]) -> Callable[[str], Any]:
+        return lambda key: self._templar.template(variables.get(key))
+
+    @staticmethod
+    def _read(
+        where: Optional[str],
+        key: str,
+        read: Callable[[str], Any],
+        found: List[inventory.Mistake],
+    ) -> Any:
+        """A variable as plain data; None, and a mistake, when its template has no value."""
+        try:
+            return plain(read(key))
+        except AnsibleError as error:
+            why = " ".join(str(error).split())
+            if key == settings.PASSPHRASE:  # whose template may hold a secret
+                why = "is all that it names defined, and the vault's password given?"
+            found.append(inventory.Mistake(where, key, "cannot be evaluated: %s" % why))
+            return None

@@ -225,7 +225,9 @@ def _closes_first(desired: Dict[str, Any], listing: Optional[str], record: Dict[
 
     A table that somebody deleted, or that guarded the ingress alone, is told by what was recorded.
     """
-    if (desired["state"], desired["policy"], desired["listeners"]) != ("present", "closed", "refuse"):
+    if desired["state"] == "absent" or desired["policy"] != "closed":
+        return False
+    if desired["listeners"] == "cut":
         return False
     return not any('"policy": "drop"' in (text or "") for text in (listing, record.get("rules")))
 

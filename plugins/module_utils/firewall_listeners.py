@@ -122,5 +122,5 @@ def _in_words(port: int, found: List[Dict[str, Any]]) -> str:
     seen = [item for item in programs.values() if item["pid"]]
     words = [health.in_words(seen)] if seen else []
     if len(seen) < len(programs):
-        words.append("no process that can be seen (the kernel itself, as with NFS)")
+        words.append("no process that can be seen (perhaps the kernel itself, as with NFS)")
     return "port %d on %s, %s" % (port, " and ".join(addresses), ", ".join(words))

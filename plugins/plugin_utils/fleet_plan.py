@@ -17,12 +17,14 @@ def build(
     addresses: Dict[str, str],
     catalogue: Mapping[str, Engine],
     header: Dict[str, Any],
+    versions: Mapping[str, str],
 ) -> Dict[str, Any]:
     """The plan of a sound inventory; docs/inventory.md describes it.
 
     :param entries: normalised models
     :param members: the machines, in the inventory's order
     :param header: what the plan says of the fleet as a whole
+    :param versions: artifact -> the version that the lock pins, of all that it pins
     """
     entries = sorted(entries, key=lambda entry: (entry["namespace"], entry["name"]))
     by_host: Dict[str, List[Dict[str, Any]]] = {host: [] for host in members}
@@ -46,6 +48,7 @@ def build(
             }
             for artifact in sorted(used)
         },
+        "versions": {artifact: versions[artifact] for artifact in sorted(versions)},
         "model_files": _files(file for entry in entries for file in entry["files"]),
     }
 
@@ -143,7 +146,6 @@ def _host(
         "address": address,
         "names": [] if by_ip else [address],
         "addresses": [address] if by_ip else [],
-        "record": names.host_record(host),
         "engines": engines,
         "daemons": [_daemon(engine, catalogue[engine["engine"]].data) for engine in engines],
         "artifacts": sorted({engine["artifact"] for engine in engines}),

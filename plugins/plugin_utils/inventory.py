@@ -13,11 +13,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     fleet_plan,
     guard,
     mistakes,
     names,
+    settings,
     sources,
 )
 from ansible_collections.tether.fleet.plugins.plugin_utils.address import check_address
@@ -47,11 +49,13 @@ class Fleet:
     :ivar name: ``fleet_name``
     :ivar namespace: ``fleet_cluster_namespace``
     :ivar ingress_port: ``ingress_port``
+    :ivar settings: the variables that `settings.check` judges, by name; None to leave them out
     """
 
     name: Any
     namespace: Any = DEFAULT_NAMESPACE
     ingress_port: Any = INGRESS_PORT
+    settings: Optional[Mapping[str, Any]] = None
 
 
 def resolve(
@@ -63,22 +67,28 @@ def resolve(
     base: str = "",
     expand: Optional[Callable[[str], str]] = None,
     pinned: Optional[Mapping[str, str]] = None,
+    known: Iterable[Mistake] = (),
 ) -> Dict[str, Any]:
     """The fleet's plan.
 
     :param models: ``fleet_models`` as given
-    :param hosts: inventory host -> its ``fleet_address`` and ``ansible_host`` (others are ignored)
+    :param hosts: inventory host -> its ``fleet_address``, ``ansible_host`` and the variables of
+        `settings.PER_HOST` (others are ignored)
     :param groups: inventory group -> its hosts
     :param base: the folder that relative sources are relative to
     :param expand: turns ``~`` in a source into a home directory
     :param pinned: artifact -> the version that the lock pins; None to leave the lock out
+    :param known: mistakes that were found on the way here, to be reported with the others
     :return: the plan, see docs/inventory.md
     :raises InventoryErrors: with all mistakes
     """
-    found: List[Mistake] = []
+    found: List[Mistake] = list(known)
     found += _check_fleet(fleet)
     found += _check_groups(groups)
     members = list(dict.fromkeys(groups.get(HOSTS_GROUP, [])))
+    if fleet.settings is not None:
+        found += settings.check(fleet.settings, members, hosts, known)
+    found += _check_names(members)
     addresses, address_mistakes = _addresses(members, hosts)
     found += address_mistakes
     if not isinstance(models, list):
@@ -109,7 +119,7 @@ def resolve(
         "cluster_namespace": fleet.namespace,
         "ingress_port": fleet.ingress_port,
     }
-    return fleet_plan.build(entries, members, addresses, catalogue, header)
+    return fleet_plan.build(entries, members, addresses, catalogue, header, pinned or {})
 
 
 def _check_fleet(fleet: Fleet) -> List[Mistake]:
@@ -155,6 +165,21 @@ def _check_groups(groups: Mapping[str, List[str]]) -> List[Mistake]:
                 Mistake(None, CLUSTER_GROUP, "%s is in %s too; take it out" % (host, HOSTS_GROUP))
             )
     return found
+
+
+def _check_names(members: List[str]) -> List[Mistake]:
+    """Names under which a host cannot register in the cluster."""
+    return [
+        Mistake(
+            "host %s" % host,
+            "inventory_hostname",
+            "is %s; expected %s, at most %d characters, each part beginning and ending in a letter "
+            "or digit: rename it in the inventory and give its address as ansible_host"
+            % (mistakes.describe(host), forms.HOST, forms.MAX_HOST),
+        )
+        for host in members
+        if not forms.is_host(host)
+    ]
 
 
 def _addresses(
@@ -331,6 +356,9 @@ def _check_pinned(
 ) -> List[Mistake]:
     """The argument table of an engine is that of one version: the lock must pin just that one."""
     found: List[Mistake] = []
+    if names.INGRESS_ARTIFACT not in pinned:
+        text = "the lock pins no artifact %s, which every ingress needs" % names.INGRESS_ARTIFACT
+        found.append(Mistake(None, "fleet_lock_file", text))
     for name in sorted({entry["engine"] for entry in entries}):
         artifact, version = catalogue[name].data["artifact"], catalogue[name].table.version
         if artifact not in pinned:

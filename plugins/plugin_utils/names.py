@@ -1,8 +1,8 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Every name that the collection derives, in one place, so that two parts never disagree.
+"""Every name on hosts that the collection derives, so that two parts never disagree.
 
-Two different models or namespaces never share an account, unit, socket or record. Where a name
+Two different models or namespaces never share an account, unit or socket. Where a name
 must be cut to fit, a hash of the whole is added behind a character that the uncut names cannot
 hold, so a cut name never meets an uncut one.
 """
@@ -10,10 +10,9 @@ hold, so a cut name never meets an uncut one.
 from __future__ import annotations
 
 import hashlib
-import re
 
 INGRESS_ACCOUNT = "tether-ingress"
-INGRESS_UNIT = "tether-ingress.service"
+INGRESS_ARTIFACT = "caddy"
 RUN_DIR = "/run/tether/engines"
 MODEL_STORE = "/var/lib/tether/models"
 ARTIFACT_ROOT = "/opt/tether"
@@ -22,12 +21,6 @@ ARTIFACT_ROOT = "/opt/tether"
 MAX_ACCOUNT = 32
 # sun_path holds 108 bytes on Linux and 104 on macOS, with the terminating NUL.
 MAX_SOCKET_PATH = 103
-MAX_LABEL = 63
-# A Deployment's pods are named <deployment>-<10>-<5>, and <model>-relay must leave room for them.
-MAX_MODEL = 50
-
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 def model_key(namespace: str, model: str) -> str:
@@ -74,40 +67,6 @@ def model_path(namespace: str, sha256: str, name: str) -> str:
 def artifact_current(artifact: str) -> str:
     """The link to the version of an artifact that is in use."""
     return "%s/%s/current" % (ARTIFACT_ROOT, artifact)
-
-
-def service(model: str) -> str:
-    """The Service of a model, in its namespace."""
-    return model
-
-
-def relay(model: str) -> str:
-    """The name of everything else that stands for a model in its namespace."""
-    return "%s-relay" % model
-
-
-def host_record(host: str) -> str:
-    """The ConfigMap of a host's registration record.
-
-    An inventory name that Kubernetes would refuse gets another prefix and a hash.
-    """
-    if len(host) <= 240 and _DNS_SUBDOMAIN.fullmatch(host):
-        return "host-%s" % host
-    clean = re.sub(r"[^a-z0-9]+", "-", host.lower()).strip("-") or "x"
-    return "hostx-%s-%s" % (clean[:200].strip("-"), _hash(host))
-
-
-def token_secret(namespace: str) -> str:
-    """The Secret of a namespace's relay token, in the fleet's namespace."""
-    return "token-%s" % namespace
-
-
-def label_value(text: str) -> str:
-    """A text as a label's value: itself where Kubernetes takes it, else cut with a hash."""
-    if len(text) <= MAX_LABEL and _LABEL_VALUE.fullmatch(text) and not text.startswith("x_"):
-        return text
-    clean = re.sub(r"[^A-Za-z0-9]+", "-", text)
-    return "x_%s_%s" % (clean[: MAX_LABEL - 13], _hash(text))
 
 
 def _hash(text: str) -> str:

@@ -388,7 +388,8 @@ def test_firewall() -> None:
     host.converge("firewall", **wanted)
     assert "\t\ttcp dport 22 accept" in host.ssh("nft list table inet tether")
     elsewhere = "192.0.2.7 40000 192.0.2.1 22"
-    assert host.run("firewall", ssh_connection=elsewhere, **wanted).steps == []
+    done = host.run("firewall", ssh_connection=elsewhere, **wanted)
+    assert (done.steps, done.failed) == ([], False), done
     # nftables.service flushes everything; ours is back right after it.
     host.ssh("printf 'flush ruleset\\n' > /tmp/tether-it.nft")
     host.ssh("systemctl is-active nftables || true; systemctl restart nftables")

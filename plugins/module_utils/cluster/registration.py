@@ -15,6 +15,7 @@ from typing import Any, Dict, List
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     diff,
     envoy,
+    forms,
     labels,
     ownership,
 )
@@ -25,8 +26,6 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Ref
 SCHEMA = 1
 KEY = "record.json"
 
-_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(r"%s(\.%s)*" % (_LABEL, _LABEL))
 _PEM = re.compile(r"\s*-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*")
 
 
@@ -38,8 +37,8 @@ def problems(record: Any) -> List[str]:
     if record.get("schema") != SCHEMA:
         found.append("schema is %r instead of %d" % (record.get("schema"), SCHEMA))
     host = record.get("host")
-    if not isinstance(host, str) or not _SUBDOMAIN.fullmatch(host) or len(host) > 240:
-        found.append("host %r is not a name of lower-case letters, digits, - and ." % (host,))
+    if not isinstance(host, str) or not forms.is_host(host):
+        found.append("host %r is not %s" % (host, forms.HOST))
     if not _is_address(record.get("address")):
         found.append("address %r is no IP address or DNS name" % (record.get("address"),))
     port = record.get("port")
@@ -180,4 +179,4 @@ def _is_address(value: Any) -> bool:
         # A zone ("fe80::1%eth0") has no meaning on another machine.
         return "%" not in value and not ipaddress.ip_address(value).is_unspecified
     # Four numbers that are no IPv4 address are a mistyped one and not a name.
-    return bool(_SUBDOMAIN.fullmatch(value.lower())) and not re.fullmatch(r"[0-9.]+", value)
+    return forms.is_subdomain(value.lower()) and not re.fullmatch(r"[0-9.]+", value)

@@ -18,6 +18,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     diff,
     envoy,
     events,
+    forms,
     labels,
     objects,
     ownership,
@@ -46,7 +47,6 @@ _REMOVAL = ("Service", "Deployment", "PodDisruptionBudget", "Secret", "ConfigMap
 # Up to so many missing objects of a kind are looked up one by one, more with one list.
 _SINGLE_LOOKUPS = 2
 
-_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -82,12 +82,12 @@ class Verdict:
 
 def check_image(image: str) -> None:
     """Refuse an image that is not pinned: a tag may be another image tomorrow."""
-    if not _DIGEST.fullmatch(image):
+    if not forms.is_pinned(image):
         raise Refusal(
             "relay image %s" % image,
             "no digest",
-            "a reference that ends in @sha256: and 64 hexadecimal digits",
-            "Pin the image by its digest in fleet.lock.yml",
+            forms.IMAGE,
+            "Pin the image by its digest in relay_image",
         )
 
 
@@ -115,7 +115,8 @@ def read_models(entries: List[Dict[str, Any]]) -> List[objects.Model]:
         ):
             wrong.append("%s: hosts is not a list of names" % label)
         numbers = {}
-        for option, default, highest in (("port", 80, 65535), ("replicas", 2, 100)):
+        limits = (("port", 80, 65535), ("replicas", 2, forms.MAX_REPLICAS))
+        for option, default, highest in limits:
             value = entry.get(option, default)
             if isinstance(value, str) and value.isdigit():
                 value = int(value)

@@ -15,7 +15,12 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.vars.manager import VariableManager
 
-from ansible_collections.tether.fleet.plugins.plugin_utils import catalogue, inventory
+from ansible_collections.tether.fleet.plugins.plugin_utils import (
+    catalogue,
+    inventory,
+    lock,
+    settings,
+)
 from ansible_collections.tether.fleet.plugins.plugin_utils.plain import plain
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
@@ -38,16 +43,25 @@ PLAYBOOK = """
 """
 HOSTS = {
     "all": {
-        "vars": {"fleet_name": "demo", "domain": "example.org"},
+        "vars": {
+            "fleet_name": "demo",
+            "domain": "example.org",
+            "fleet_ca_passphrase": "{{ 'a long ' ~ 'secret text' }}",
+        },
         "children": {
             "fleet_hosts": {
                 "hosts": {
                     # Nothing listens there: the check opens no connection.
                     "gpu1": {"ansible_host": "gpu1.{{ domain }}"},
                     "gpu2": {"fleet_address": "192.0.2.2"},
-                }
+                },
+                # Each where its users are: the check runs on any host.
+                "vars": {"fleet_cluster_networks": ["198.51.100.0/24"]},
             },
-            "fleet_cluster": {"hosts": {"cluster": {"ansible_connection": "local"}}},
+            "fleet_cluster": {
+                "hosts": {"cluster": {"ansible_connection": "local"}},
+                "vars": {"relay_image": "envoy@sha256:" + "0" * 64},
+            },
         },
     }
 }
@@ -60,8 +74,9 @@ MODEL = {
 }
 
 
-def play(folder, models, *options):
+def play(folder, models, *options, **changes):
     hosts = json.loads(json.dumps(HOSTS))
+    hosts["all"]["vars"].update(changes)
     if models is not None:
         hosts["all"]["vars"]["fleet_models"] = models
     (folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
@@ -92,6 +107,8 @@ def test_every_host_of_a_later_play_has_the_plan(tmp_path):
     assert plans["gpu1"] == plan
     assert plan["hosts"]["gpu1"]["address"] == "gpu1.example.org"
     assert plan["hosts"]["gpu2"]["address"] == "192.0.2.2"
+    pinned = lock.load(lock.DEFAULT)["artifacts"]
+    assert plan["versions"] == {name: pinned[name]["version"] for name in pinned}
     source = plan["models"]["team-a/tiny"]["files"][0]["source"]
     assert source == str(tmp_path / "models" / "tiny.gguf")
 
@@ -118,6 +135,44 @@ def test_every_mistake_is_in_one_message(tmp_path):
         "fleet_models[1]: name: is the boolean true",
     ):
         assert words in text
+
+
+def test_mistakes_in_the_fleets_variables_are_in_the_same_message(tmp_path):
+    code, text, plans = play(
+        tmp_path,
+        [dict(MODEL, port="80")],
+        fleet_ca_passphrase="{{ 'hidden' ~ nothing }}",
+        fleet_ca_dir="ca",
+        fleet_lock_file="/nowhere/fleet.lock.yml",
+        fleet_create_namespaces="{{ nothing }}",
+        firewall_ingress_sources=["10.0.0.1/8"],
+    )
+    assert code != 0
+    assert plans == {}
+    for words in (
+        "The inventory has 6 mistakes; nothing was changed.",
+        "team-a/tiny: port: is",
+        "fleet_ca_dir: is",
+        "fleet_lock_file: lock /nowhere/fleet.lock.yml",
+        "fleet_create_namespaces: cannot be evaluated: 'nothing' is undefined",
+        "fleet_ca_passphrase: cannot be evaluated: is all that it names defined",
+        "firewall_ingress_sources[0]: is",
+    ):
+        assert words in text, text
+    assert "hidden" not in text
+
+
+def test_the_passphrase_is_never_shown(tmp_path):
+    code, text, _plans = play(
+        tmp_path,
+        [MODEL],
+        "-vvvv",
+        fleet_ca_passphrase="do not show this",
+        fleet_ca_passphrase_file="~/passphrase",
+    )
+    assert code != 0
+    assert "fleet_ca_passphrase: and fleet_ca_passphrase_file are both given" in text
+    assert "do not show this" not in text
 
 
 def test_models_that_nobody_defined(tmp_path):
@@ -148,7 +203,11 @@ def test_the_example_inventory():
         own,
         plain(sources.get_groups_dict()),
         catalogue.load(),
-        inventory.Fleet(shared["fleet_name"], shared["fleet_cluster_namespace"]),
+        inventory.Fleet(
+            shared["fleet_name"],
+            shared["fleet_cluster_namespace"],
+            settings={key: shared.get(key) for key in settings.OF_CLUSTER + settings.OF_HOSTS},
+        ),
         base=EXAMPLE,
     )
     assert len(plan["models"]) == 5

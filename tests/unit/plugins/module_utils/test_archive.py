@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.tether.fleet.plugins.module_utils import archive
@@ -310,6 +311,7 @@ ENTRY = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ENTRY, min_size=1, max_size=6))
+@example([("b", {"type": tarfile.SYMTYPE, "linkname": "b//a"})])
 def test_nothing_ever_lands_outside(
     tmp_path_factory: pytest.TempPathFactory, entries: List[Tuple[str, Any]]
 ) -> None:
@@ -325,5 +327,10 @@ def test_nothing_ever_lands_outside(
     for found in base.rglob("*"):
         assert str(found) in before or folder in found.parents
     for found in folder.rglob("*"):
+        try:
+            found.stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                continue  # it leads nowhere, and Python's realpath makes "/a" of a link b -> b//a
         real = Path(os.path.realpath(found))
         assert real == folder or folder in real.parents, (found, real)

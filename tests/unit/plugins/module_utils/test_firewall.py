@@ -57,7 +57,6 @@ def test_guard_touches_only_the_ingress_port():
     [
         (SESSION, [{"port": 22}], False),
         (SESSION, [{"port": 22, "sources": ["10.9.0.0/16"]}], False),
-        (SESSION, [{"port": 22, "sources": ["10.8.0.0/16"]}], True),
         (SESSION, [{"port": 22, "proto": "udp"}], True),
         (SESSION, [], True),
         ({"peer": "10.9.9.9", "port": 2222}, [{"port": 22}], True),
@@ -66,8 +65,32 @@ def test_guard_touches_only_the_ingress_port():
 )
 def test_the_way_back_in_is_never_cut(session, ports, extra):
     port = session["port"] if session else 22
-    rule = "ip saddr { 10.9.9.9/32 } tcp dport %d accept" % port
-    assert (rule in rules(session, open_ports=ports)) is extra
+    lines = rules(session, open_ports=ports)
+    plain = [item for item in ports if item == {"port": port}]
+    assert lines.count("tcp dport %d accept" % port) == len(plain) + extra
+    # The text is the same wherever the run comes from.
+    assert not any("10.9.9.9" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("ports", "peer", "policy", "refused"),
+    [
+        ([{"port": 22, "sources": ["10.8.0.0/16"]}], "10.9.9.9", "closed", True),
+        ([{"port": 22, "sources": ["10.8.0.0/16", "fd00::/8"]}], "2001:db8::1", "closed", True),
+        ([{"port": 22, "sources": ["10.8.0.0/16"]}], "10.8.9.9", "closed", False),
+        ([{"port": 22, "sources": ["10.8.0.0/16"]}, {"port": 22}], "10.9.9.9", "closed", False),
+        ([{"port": 22, "sources": ["10.8.0.0/16"]}], "10.9.9.9", "guard", False),
+        ([{"port": 23, "sources": ["10.8.0.0/16"]}], "10.9.9.9", "closed", False),
+    ],
+)
+def test_a_list_that_shuts_this_very_session_out_is_refused(ports, peer, policy, refused):
+    wanted = options(open_ports=ports, policy=policy)
+    seen = observed("", session={"peer": peer, "port": 22})
+    if not refused:
+        assert firewall.plan(wanted, seen).changed
+        return
+    with pytest.raises(Refusal, match="Add a network that holds %s to the sources" % peer):
+        firewall.plan(wanted, seen)
 
 
 def test_networks_that_overlap_are_merged():
@@ -109,6 +132,7 @@ def observed(text, **keys):
         "nft": "/usr/sbin/nft",
         "uids": {},
         "listing": "live\n",
+        "listeners": [],
         "blockers": [],
         "file": text,
         "unit_file": firewall._UNIT_TEXT % {"nft": "/usr/sbin/nft", "file": firewall.FILE},
@@ -174,3 +198,56 @@ def test_accounts_that_an_earlier_task_will_make_do_not_stop_a_check():
     plan = firewall.plan(wanted, observed("", uids={"tether-new": None}))
     assert plan.changed
     assert plan.data["unknown"] == ["tether-new"]
+
+
+NODE_EXPORTER = {
+    "port": 9100,
+    "address": "::",
+    "pid": 812,
+    "name": "node_exporter",
+    "unit": "node_exporter.service",
+}
+CLOSED = '{"chain": {"hook": "input", "policy": "drop"}}\n'
+GUARD = CLOSED.replace("drop", "accept")
+
+
+@pytest.mark.parametrize(
+    ("keys", "seen", "refused"),
+    [
+        ({}, {"listing": None, "record": {}}, True),
+        ({"listeners": "cut"}, {"listing": None, "record": {}}, False),
+        ({"policy": "guard"}, {"listing": None, "record": {}}, False),
+        ({"state": "absent"}, {"listing": None, "record": {}}, False),
+        ({"open_ports": [{"port": 9100}]}, {"listing": None, "record": {}}, False),
+        ({"ingress_port": 9100}, {"listing": None, "record": {}}, False),
+        # Closed already, perhaps undone by somebody since: a stranger is closed off.
+        ({}, {"listing": CLOSED, "record": {}}, False),
+        ({}, {"listing": None, "record": {"rules": CLOSED}}, False),
+        # Guarded alone so far.
+        ({}, {"listing": GUARD, "record": {"rules": GUARD}}, True),
+    ],
+)
+def test_the_first_closing_cuts_nobody_in_silence(keys, seen, refused):
+    wanted, seen = options(**keys), observed("", listeners=[NODE_EXPORTER], **seen)
+    if not refused:
+        firewall.plan(wanted, seen)
+        return
+    with pytest.raises(Refusal, match="port 9100 on ::, process 812"):
+        firewall.plan(wanted, seen)
+
+
+@pytest.mark.parametrize(
+    ("keys", "looks"),
+    [({}, True), ({"policy": "guard"}, False), ({"listeners": "cut"}, False)],
+)
+def test_who_listens_is_looked_up_only_for_the_first_closing(monkeypatch, keys, looks):
+    asked = []
+    monkeypatch.setattr(firewall.nft, "program", lambda: None)
+    monkeypatch.setattr(firewall.systemctl, "show", lambda units: {})
+    monkeypatch.setattr(firewall, "RECORD", "/nonexistent/record")
+    monkeypatch.setattr(
+        firewall.firewall_listeners, "observe", lambda known: asked.append(known) or [NODE_EXPORTER]
+    )
+    seen = firewall.observe(options(ssh_connection="10.9.9.9 1 10.9.9.8 2222", **keys))
+    assert asked == ([{22, 2222, 9443}] if looks else [])
+    assert seen["listeners"] == ([NODE_EXPORTER] if looks else [])

@@ -188,8 +188,37 @@ def test_from_outside_only_what_is_open(namespace):
     assert host.dial("10.9.0.1", 7000) == "open"
     host.load(firewall.render(options(policy="guard"), None, {}))
     assert dial() == ["open", "open", "open", "silent"]
-    host.load(firewall.render(options(open_ports=[]), {"peer": "10.9.0.2", "port": 22}, {}))
+    # The session's port, wherever the session comes from.
+    host.load(firewall.render(options(open_ports=[]), {"peer": "10.9.7.7", "port": 22}, {}))
     assert dial() == ["open", "silent", "open", "silent"]
+
+
+def test_ipv6_is_closed_equally(namespace):
+    host, peer = namespace(), namespace()
+    host.run("ip", "link", "add", "v0", "type", "veth", "peer", "v1", "netns", str(peer.holder.pid))
+    for one, device, last in ((host, "v0", 1), (peer, "v1", 2)):
+        one.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
+        for third in (0, 1):
+            address = "fd00:%d::%d/64" % (third, last)
+            one.run("ip", "addr", "add", address, "dev", device, "nodad")
+        one.run("ip", "link", "set", device, "up")
+    for port in (22, 7000, 9443):
+        host.listen(port, "::")
+    wanted = options(ingress_sources=["10.9.0.0/24", "fd00:0::/64"])
+    # Before anybody knows anybody's link address: finding the neighbour is let in as well.
+    host.load(firewall.render(wanted, None, {}))
+    pairs = [("fd00:0::1", 22), ("fd00:0::1", 7000), ("fd00:0::1", 9443), ("fd00:1::1", 9443)]
+
+    def dial():
+        return [peer.dial(*pair) for pair in pairs]
+
+    deadline = time.monotonic() + 15
+    while dial() != ["open", "silent", "open", "silent"]:  # the link takes a moment
+        assert time.monotonic() < deadline
+    host.load(firewall.render(options(), None, {}))
+    assert dial() == ["open", "silent", "silent", "silent"]
+    host.load(firewall.render(options(policy="guard"), None, {}))
+    assert dial() == ["open", "open", "silent", "silent"]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.tether.fleet.plugins.module_utils import accounts, model_store
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     catalogue,
     ingress_config,
     inventory,
+    schema,
 )
+from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import SCHEMA
 
 CATALOGUE = catalogue.load()
 FLEET = inventory.Fleet("demo")
@@ -266,6 +269,150 @@ def test_groups(groups, key):
 )
 def test_fleet(fleet, key):
     assert [m.key for m in mistakes([], fleet=fleet)] == [key]
+
+
+IMAGE = "docker.io/envoyproxy/envoy@sha256:" + DIGEST
+SETTINGS = {"relay_image": IMAGE, "fleet_ca_passphrase": True}
+NETWORKS = ["198.51.100.0/24", "2001:db8::/32", "192.0.2.7"]
+
+
+def with_settings(changes=None, per_host=None, everywhere=None):
+    everywhere = {"fleet_cluster_networks": NETWORKS} if everywhere is None else everywhere
+    hosts = {host: dict(own, **everywhere) for host, own in HOSTS.items()}
+    for host, own in (per_host or {}).items():
+        hosts[host].update(own)
+    fleet = inventory.Fleet("demo", settings=dict(SETTINGS, **(changes or {})))
+    return {"models": [model()], "hosts": hosts, "fleet": fleet}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"fleet_create_namespaces": True, "fleet_ca_dir": "~/ca", "fleet_lock_file": "/l.yml"},
+        {"fleet_ca_passphrase": False, "fleet_ca_passphrase_file": "~me/p"},
+        # What the roles take for their defaults.
+        {"fleet_depot_dir": "", "fleet_lock_file": "", "fleet_ca_passphrase_file": ""},
+    ],
+)
+def test_sound_settings(changes):
+    resolve(**with_settings(changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({"relay_image": None}, "relay_image", "is not defined; expected the Envoy image"),
+        ({"relay_image": "envoy:1.40"}, "relay_image", "64 hexadecimal digits"),
+        ({"relay_image": "@sha256:" + DIGEST}, "relay_image", "64 hexadecimal digits"),
+        ({"relay_image": 5}, "relay_image", "the number 5"),
+        ({"fleet_create_namespaces": "true"}, "fleet_create_namespaces", "without quotes"),
+        ({"fleet_create_namespaces": 1}, "fleet_create_namespaces", "the number 1"),
+        ({"fleet_ca_dir": "ca"}, "fleet_ca_dir", "from different folders"),
+        ({"fleet_ca_dir": ""}, "fleet_ca_dir", "an empty text"),
+        ({"fleet_depot_dir": "./depot"}, "fleet_depot_dir", "begins with / or ~"),
+        ({"fleet_lock_file": "fleet.lock.yml"}, "fleet_lock_file", "begins with / or ~"),
+        ({"fleet_lock_file": ["/x"]}, "fleet_lock_file", "a list"),
+        (
+            {"fleet_ca_passphrase": False, "fleet_ca_passphrase_file": "p"},
+            "fleet_ca_passphrase_file",
+            "begins with / or ~",
+        ),
+        ({"fleet_ca_passphrase": False}, "fleet_ca_passphrase", "nor is fleet_ca_passphrase_file"),
+        ({"fleet_ca_passphrase_file": "/p"}, "fleet_ca_passphrase", "are both given"),
+    ],
+)
+def test_settings(changes, key, words):
+    found = mistakes(**with_settings(changes))
+    assert [(m.model, m.key) for m in found] == [(None, key)]
+    assert words in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("networks", "key", "words"),
+    [
+        (None, "fleet_cluster_networks", "or firewall_manage: false"),
+        ([], "fleet_cluster_networks", "an empty list"),
+        ("10.0.0.0/8", "fleet_cluster_networks", "expected a list"),
+        ([NETWORKS[0], "10.0.0.1/8"], "fleet_cluster_networks[1]", "write 10.0.0.0/8"),
+        (["nodes"], "fleet_cluster_networks[0]", "an address or a network"),
+        ([167772160], "fleet_cluster_networks[0]", "in quotes"),
+    ],
+)
+def test_networks(networks, key, words):
+    found = mistakes(**with_settings(everywhere={"fleet_cluster_networks": networks}))
+    assert [(m.model, m.key) for m in found] == [(None, key)]
+    assert words in found[0].message
+    # One host's alone is that host's mistake, and none where somebody else keeps the firewall.
+    found = mistakes(**with_settings(per_host={"gpu2": {"fleet_cluster_networks": networks}}))
+    assert [(m.model, m.key) for m in found] == [("host gpu2", key)]
+    resolve(
+        **with_settings(
+            per_host={"gpu2": {"fleet_cluster_networks": networks, "firewall_manage": False}}
+        )
+    )
+
+
+def test_a_hosts_own_sources_are_judged_instead():
+    own = {"firewall_ingress_sources": ["10.0.0.0/8"]}
+    resolve(**with_settings(everywhere=own))
+    own = {"firewall_ingress_sources": ["x"], "fleet_cluster_networks": NETWORKS}
+    found = mistakes(**with_settings(everywhere=own))
+    assert [(m.model, m.key) for m in found] == [(None, "firewall_ingress_sources[0]")]
+
+
+def test_firewall_manage_is_a_boolean():
+    found = mistakes(**with_settings(everywhere={"firewall_manage": "no"}))
+    assert [(m.model, m.key) for m in found] == [(None, "firewall_manage")]
+
+
+def test_mistakes_of_the_caller_come_with_the_others():
+    known = [
+        inventory.Mistake(None, "relay_image", "cannot be evaluated"),
+        inventory.Mistake("host gpu1", "fleet_cluster_networks", "cannot be evaluated"),
+    ]
+    given = with_settings(
+        {"relay_image": None, "fleet_ca_dir": "x"}, {"gpu1": {"fleet_cluster_networks": None}}
+    )
+    found = mistakes(**given, known=known)
+    assert found[:2] == known
+    assert [m.key for m in found[2:]] == ["fleet_ca_dir"]
+
+
+@pytest.mark.parametrize("name", ["gpu_1", "GPU1", "gpu-", "-gpu", "gpu..1", "g" * 241])
+def test_names_under_which_no_host_can_register(name):
+    groups = dict(GROUPS, fleet_hosts=["gpu1", name])
+    hosts = dict(HOSTS, **{name: {"ansible_host": "192.0.2.77"}})
+    found = mistakes([model()], hosts=hosts, groups=groups)
+    assert [(m.model, m.key) for m in found] == [("host " + name, "inventory_hostname")]
+    assert "rename it in the inventory and give its address as ansible_host" in found[0].message
+
+
+def test_versions():
+    pinned = {"llama_server": CATALOGUE["llama_server"].table.version, "caddy": "2", "a": "1"}
+    plan = resolve([model()], pinned=pinned)
+    assert plan["versions"] == pinned
+    assert list(plan["versions"]) == sorted(pinned)
+    assert resolve([model()])["versions"] == {}
+
+
+@pytest.mark.parametrize(
+    ("pinned", "words"),
+    [
+        ({"caddy": "2"}, "no artifact llama_server"),
+        ({"caddy": "2", "llama_server": "0"}, "pins llama_server 0"),
+        ({"llama_server": CATALOGUE["llama_server"].table.version}, "no artifact caddy"),
+    ],
+)
+def test_what_the_lock_must_pin(pinned, words):
+    found = mistakes([model()], pinned=pinned)
+    assert [m.key for m in found] == ["fleet_lock_file"]
+    assert words in found[0].message
+
+
+def test_the_contract_and_the_modules_have_one_limit_of_replicas():
+    assert schema.validator(SCHEMA).schema["properties"]["replicas"]["maximum"] == 64
+    assert forms.MAX_REPLICAS == 64
 
 
 def test_a_fleet_without_models_still_has_its_hosts():

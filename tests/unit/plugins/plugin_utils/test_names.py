@@ -50,31 +50,6 @@ def test_socket_path_fits_every_system(pair):
     assert path.startswith(names.engine_directory(*pair) + "/")
 
 
-@settings(deadline=None)
-@given(MODEL)
-def test_kubernetes_names_fit_a_label(model):
-    assert len(names.relay(model)) <= 63
-    assert names.service(model) == model
-
-
-@settings(deadline=None)
-@given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
-def test_host_records_differ_and_are_names_that_kubernetes_takes(one, other):
-    record = names.host_record(one)
-    assert len(record) <= 253
-    assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", record)
-    assert (record == names.host_record(other)) == (one == other)
-
-
-@settings(deadline=None)
-@given(st.text(max_size=100), st.text(max_size=100))
-def test_label_values_differ_and_are_valid(one, other):
-    value = names.label_value(one)
-    assert len(value) <= 63
-    assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", value)
-    assert (value == names.label_value(other)) == (one == other)
-
-
 @pytest.mark.parametrize(
     ("namespace", "account"),
     [
@@ -91,7 +66,4 @@ def test_documented_forms():
     assert names.engine_unit("team-a", "tiny") == "tether-engine-team-a.tiny.service"
     assert names.engine_socket("team-a", "tiny") == "/run/tether/engines/team-a.tiny/engine.sock"
     assert names.model_path("team-a", "ab", "x") == "/var/lib/tether/models/team-a/ab/x"
-    assert names.host_record("gpu1.example.org") == "host-gpu1.example.org"
-    assert names.host_record("gpu_1").startswith("hostx-gpu-1-")
-    assert names.token_secret("team-a") == "token-team-a"
     assert names.artifact_current("caddy") == "/opt/tether/caddy/current"

@@ -1,0 +1,37 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What names, images and numbers look like that the cluster's side takes.
+
+The inventory's check and the modules both judge by these rules, so what the one lets through the
+others never refuse. Standard library only: the check needs no cluster's libraries.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_REPLICAS = 64
+# A record is the ConfigMap ``host-<name>``, and its name may have 253 characters.
+MAX_HOST = 240
+
+IMAGE = "a reference that ends in @sha256: and 64 hexadecimal digits"
+HOST = "a name of lower-case letters, digits, - and ."
+
+_DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(r"%s(\.%s)*" % (_LABEL, _LABEL))
+
+
+def is_pinned(image: str) -> bool:
+    """Whether an image is pinned by its digest: a tag may be another image tomorrow."""
+    return bool(_DIGEST.fullmatch(image))
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether a text is a DNS subdomain as Kubernetes names objects; its length aside."""
+    return bool(_SUBDOMAIN.fullmatch(text))
+
+
+def is_host(name: str) -> bool:
+    """Whether a host of this inventory name can have a registration record."""
+    return len(name) <= MAX_HOST and is_subdomain(name)

@@ -1,0 +1,149 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The fleet-wide variables that later parts need, checked before the first of them begins."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from typing import Any, Iterable, List, Mapping, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
+from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import Mistake, describe
+
+PASSPHRASE = "fleet_ca_passphrase"  # a variable's name, no secret # noqa: S105
+PASSPHRASE_FILE = "fleet_ca_passphrase_file"  # noqa: S105
+LOCK = "fleet_lock_file"
+CA_DIR = "fleet_ca_dir"
+PATHS = (CA_DIR, "fleet_depot_dir", LOCK, PASSPHRASE_FILE)
+
+# By who uses them: the cluster's pseudo host, or the machines.
+OF_CLUSTER = ("relay_image", "fleet_create_namespaces")
+OF_HOSTS = (PASSPHRASE, *PATHS)
+# Those that may differ from host to host.
+PER_HOST = ("fleet_cluster_networks", "firewall_ingress_sources", "firewall_manage")
+
+
+def check(
+    settings: Mapping[str, Any],
+    members: List[str],
+    hosts: Mapping[str, Mapping[str, Any]],
+    known: Iterable[Mistake] = (),
+) -> List[Mistake]:
+    """Everything that is wrong with them.
+
+    :param settings: variable -> value. ``fleet_ca_passphrase`` only says whether there is one: its
+        value is not needed here, so it cannot be shown
+    :param members: the machines
+    :param hosts: machine -> its variables of ``PER_HOST``
+    :param known: mistakes that are found already; their variables are not judged again
+    """
+    skip = {(mistake.model, mistake.root) for mistake in known}
+    found = [
+        Mistake(None, key, text)
+        for key, text in [
+            ("relay_image", _image(settings.get("relay_image"))),
+            ("fleet_create_namespaces", _boolean(settings.get("fleet_create_namespaces"))),
+            (PASSPHRASE, _passphrase(settings, {key for _model, key in skip})),
+            *((key, wrong_path(key, settings.get(key))) for key in PATHS),
+        ]
+        if text and (None, key) not in skip
+    ]
+    each = {host: _firewall(hosts.get(host, {})) for host in members}
+    times = Counter(item for items in each.values() for item in items)
+    said = set()
+    for host, items in each.items():
+        for item in items:
+            # What is wrong everywhere is one mistake of the fleet and not one a host.
+            where = None if times[item] == len(each) else "host %s" % host
+            if (where, item) not in said and ("host %s" % host, _root(item[0])) not in skip:
+                said.add((where, item))
+                found.append(Mistake(where, *item))
+    return found
+
+
+def wrong_path(key: str, value: Any) -> Optional[str]:
+    """Why a path cannot be used, or None. An empty text is the default, but for the CA's folder."""
+    if value is None or (value == "" and key != CA_DIR):
+        return None
+    if isinstance(value, str) and value.startswith(("/", "~")):
+        return None
+    return (
+        "is %s; expected a path that begins with / or ~: parts of a run would read a relative one "
+        "from different folders" % (describe(value) if value != "" else "an empty text")
+    )
+
+
+def _image(value: Any) -> Optional[str]:
+    if value is None:
+        return "is not defined; expected the Envoy image, %s" % forms.IMAGE
+    if not isinstance(value, str) or not forms.is_pinned(value):
+        return "is %s; expected the Envoy image, %s" % (describe(value), forms.IMAGE)
+    return None
+
+
+def _boolean(value: Any) -> Optional[str]:
+    if value is None or isinstance(value, bool):
+        return None
+    return "is %s; expected true or false, without quotes" % describe(value)
+
+
+def _passphrase(settings: Mapping[str, Any], unread: Iterable[str]) -> Optional[str]:
+    given, file = bool(settings.get(PASSPHRASE)), bool(settings.get(PASSPHRASE_FILE))
+    if given and file:
+        return "and %s are both given; remove one of them" % PASSPHRASE_FILE
+    if not given and not file and PASSPHRASE_FILE not in unread:
+        return (
+            "is not defined, nor is %s; expected one of them, to encrypt the certificate "
+            "authority's key with" % PASSPHRASE_FILE
+        )
+    return None
+
+
+def _firewall(variables: Mapping[str, Any]) -> List[Tuple[str, str]]:
+    """Key and message of each mistake in a host's firewall settings."""
+    manage = variables.get("firewall_manage")
+    wrong = _boolean(manage)
+    if wrong:
+        return [("firewall_manage", wrong)]
+    if manage is False:
+        return []
+    own = variables.get("firewall_ingress_sources")
+    if own is not None:
+        return _networks("firewall_ingress_sources", own)
+    return _networks("fleet_cluster_networks", variables.get("fleet_cluster_networks"))
+
+
+def _networks(key: str, value: Any) -> List[Tuple[str, str]]:
+    wanted = "a list of the networks that the cluster's nodes or pods come from"
+    if value is None:
+        return [(key, "is not defined; expected %s, or firewall_manage: false" % wanted)]
+    if not isinstance(value, list) or not value:
+        what = "an empty list" if value == [] else describe(value)
+        return [(key, "is %s; expected %s" % (what, wanted))]
+    found: List[Tuple[str, str]] = []
+    for index, item in enumerate(value):
+        text = _network(item)
+        if text:
+            found.append(("%s[%d]" % (key, index), text))
+    return found
+
+
+def _network(value: Any) -> Optional[str]:
+    if not isinstance(value, str):  # ipaddress would take a number for an address
+        return "is %s; expected a network such as 10.0.0.0/8, in quotes" % describe(value)
+    try:
+        ipaddress.ip_network(value)
+    except ValueError:
+        pass
+    else:
+        return None
+    try:
+        network = ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        return "is %s; expected an address or a network such as 10.0.0.0/8" % describe(value)
+    return "is %s, an address within a network; write %s" % (describe(value), network)
+
+
+def _root(key: str) -> str:
+    return key.split("[")[0]
