@@ -47,7 +47,7 @@ test: venv ## Everything that checks the project; NAME=default runs one molecule
 	@$(RUN) $(if $(NAME),molecule)
 
 lint: venv ## Style and types: ruff, mypy, yamllint, ansible-lint, changelog
-	@$(RUN) ruff format mypy yamllint ansible-lint changelog
+	@$(RUN) ruff format yamllint changelog ansible-lint mypy
 
 unit: venv ## Unit tests
 	@$(RUN) unit

@@ -11,6 +11,9 @@ version_added: "0.1.0"
 description:
   - Checks C(fleet_models) and the groups C(fleet_hosts) and C(fleet_cluster) against the inventory
     contract, and reports every mistake at once, by model and key.
+  - Checks the fleet's variables that later roles need with them, such as C(relay_image) and
+    C(fleet_cluster_networks); docs/inventory.md lists all. They are taken from the hosts that use
+    them, else from the task. Of the passphrase only its presence is looked at.
   - Runs on the controller alone, before any host is touched. It needs the whole inventory, not the
     hosts of the play, so it gives the same plan under C(--limit).
   - Values are taken as data. Nothing in them is evaluated beyond what Ansible itself does with the
@@ -87,6 +90,7 @@ plan:
   type: dict
   sample:
     namespaces: [team-a]
+    versions: {caddy: "2.11.7", llama_server: 0.10068.0}
 mistakes:
   description: Every mistake found.
   returned: failure

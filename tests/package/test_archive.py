@@ -25,7 +25,7 @@ ALLOWED = re.compile(
     MANIFEST\.json | FILES\.json | README\.md | LICENSE | CONTRIBUTING\.md | CHANGELOG\.rst
     | fleet\.lock\.yml | requirements\.(in|txt|yml) | meta/runtime\.yml
     | changelogs/(config|changelog)\.yaml
-    | docs/.+\.(md|rst|svg|png)
+    | docs/.+\.(md|rst|svg|png|yml)
     | plugins/(action|doc_fragments|filter|lookup|module_utils|modules|plugin_utils|test)/
       .+\.(py|json|ya?ml|j2)
     | roles/[a-z_]+/(defaults|files|handlers|meta|tasks|templates|vars)/.+

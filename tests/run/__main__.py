@@ -1,24 +1,25 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Runs the checks one after the other and says at the end what each gave and how long it took.
+"""Runs the checks and says at the end what each gave and how long it took.
 
 ``python tests/run [PART ...]``, from `make test` and its quick parts. A part that fails does not
-keep the later ones from running. The last line is ``N passed, M failed``: a part that counts its
-own tests (pytest) adds those, every other part counts as one.
+keep the others from running. The last line is ``N passed, M failed``: a part that counts its own
+tests (pytest) adds those, every other part counts as one.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
+import lanes
 from background import NAME as BED_NAME
 from background import Bed
 from binaries import settings
@@ -38,6 +39,11 @@ class Result:
     note: str = ""
 
 
+def report_of(part: Part) -> Path:
+    """Where pytest leaves its counts."""
+    return BUILD / f"{part.name.replace(' ', '-')}.xml"
+
+
 def count(report: Path, status: int) -> Result:
     """Counts of a pytest report (JUnit's form), held against the part's exit status."""
     result = Result("")
@@ -55,58 +61,41 @@ def count(report: Path, status: int) -> Result:
     return result
 
 
-def run(part: Part, bed: Bed) -> Result:
-    """Run one part."""
-    print(f"\n== {part.name}: {part.what}", flush=True)
-    started = time.monotonic()
-    if part.needs and not any(ROOT.glob(part.needs)):
-        return Result(part.name, note=f"nothing to check: no {part.needs}")
-    refusal = bed.join() if part.bed else ""
-    if refusal and part.bed == "must":
-        return Result(part.name, failed=1, note=refusal)
-    report = BUILD / f"{part.name.replace(' ', '-')}.xml"
-    report.unlink(missing_ok=True)
-    environment = {**settings(fetch=False), **bed.settings(), **os.environ}
-    environment.update(
-        PYTEST_ADDOPTS=f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report}".strip(),
-        PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        TETHER_BED=BED_NAME,
+def run(parts: list[Part], bed: Bed) -> Iterator[Result]:
+    """Run parts that may run together; yields the result of each."""
+    ready, refusals = [], {}
+    for part in parts:
+        refusal = bed.join() if part.bed else ""
+        if part.needs and not any(ROOT.glob(part.needs)):
+            yield Result(part.name, note=f"nothing to check: no {part.needs}")
+        elif refusal and part.bed == "must":
+            yield Result(part.name, failed=1, note=refusal)
+        else:
+            ready.append(part)
+            refusals[part.name] = refusal
+            report_of(part).unlink(missing_ok=True)
+    for ended in lanes.run(ready, lambda part: environment(part, bed), BUILD):
+        result = count(report_of(ended.part), ended.status)
+        result.name, result.seconds = ended.part.name, ended.seconds
+        failure = f"exit status {ended.status}" if ended.status else ""
+        result.note = ended.note or failure or refusals[ended.part.name]
+        yield result
+
+
+def environment(part: Part, bed: Bed) -> dict[str, str]:
+    """What a part's program finds in its environment; the user's own settings come first."""
+    return {
+        **settings(fetch=False),
+        **bed.settings(),
+        **os.environ,
+        "PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report_of(part)}",
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "TETHER_BED": BED_NAME,
         # The bed is this run's: a scenario neither waits for a new one nor takes it away.
-        TETHER_KEEP_BED="1",
+        "TETHER_KEEP_BED": "1",
         # Colours are for people; ansible and its kin decide by the terminal unless told.
-        **({"NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"} if not sys.stdout.isatty() else {}),
-    )
-    status, note = call(part, environment)
-    result = count(report, status)
-    result.name, result.seconds = part.name, time.monotonic() - started
-    result.note = note or (f"exit status {status}" if status else refusal)
-    return result
-
-
-def call(part: Part, environment: dict[str, str]) -> tuple[int, str]:
-    """Exit status of the part's program; it and its children end at the part's time limit."""
-    program = shutil.which(part.argv[0], path=environment["PATH"])
-    if program is None:
-        return 127, f"there is no {part.argv[0]}"
-    process = subprocess.Popen(
-        [program, *part.argv[1:]],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return process.wait(timeout=part.limit), ""
-    except subprocess.TimeoutExpired:
-        return 1, f"no end after {part.limit} s"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        **({} if sys.stdout.isatty() else {"NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"}),
+    }
 
 
 def table(results: list[Result]) -> str:
@@ -131,8 +120,10 @@ def main(words: list[str]) -> int:
     try:
         if any(part.bed for part in parts):
             bed.start()
-        for part in parts:
-            results.append(run(part, bed))
+        # Parts that stand next to one another and bear company run together, others alone.
+        for together, group in groupby(parts, key=lambda part: part.company):
+            for some in [list(group)] if together else [[part] for part in group]:
+                results.extend(run(some, bed))
     except KeyboardInterrupt:
         results.append(Result("(interrupted)", failed=1))
     finally:

@@ -18,6 +18,7 @@ class Part:
     :ivar needs: a glob; while nothing matches it there is nothing to check, and the row says so
     :ivar bed: ``must``: fails without the test bed; ``may``: some of its tests need it, and are
         skipped without it
+    :ivar company: it may run beside others: it reads the repository and changes nothing there
     :ivar limit: seconds after which the part has failed (nothing may hang a run)
     """
 
@@ -26,26 +27,35 @@ class Part:
     argv: tuple[str, ...]
     needs: str = ""
     bed: str = ""
+    company: bool = False
     limit: int = 600
 
 
-def _pytest(name: str, what: str, path: str, bed: str = "", limit: int = 600) -> Part:
+def _pytest(
+    name: str, what: str, path: str, bed: str = "", company: bool = False, limit: int = 600
+) -> Part:
     argv = (PYTHON, "-m", "pytest", "-q", path)
-    return Part(name, what, argv, needs=f"{path}/**/test_*.py", bed=bed, limit=limit)
+    needs = f"{path}/**/test_*.py"
+    return Part(name, what, argv, needs=needs, bed=bed, company=company, limit=limit)
 
 
 BEFORE = (
     Part("ruff", "style and likely bugs of Python", ("ruff", "check", "--quiet", ".")),
     Part("format", "formatting of Python", ("ruff", "format", "--quiet", "--check", ".")),
-    Part("mypy", "types", (PYTHON, "tests/run/typecheck.py")),
     Part("yamllint", "style of YAML", ("yamllint", "--strict", ".")),
-    Part("ansible-lint", "roles and playbooks, production profile", ("ansible-lint", "--strict")),
     Part("changelog", "changelog fragments", ("antsibull-changelog", "lint")),
     Part("programs", "the pinned Caddy, Envoy and engines", (PYTHON, "tests/run/binaries.py")),
-    _pytest("unit", "pure functions, specifications, documents", "tests/unit", limit=1200),
+    # Builds in the checkout itself, which nothing may change meanwhile.
     _pytest("archive", "what ships: built, installed, documented", "tests/package"),
-    Part("sanity", "ansible-test on the archive", (PYTHON, "tests/run/sanity.py"), limit=1800),
-)
+    # The long ones, the longest first.
+    Part("sanity", "ansible-test on the archive", (PYTHON, "tests/run/sanity.py"),
+         company=True, limit=1800),
+    _pytest("unit", "pure functions, specifications, documents", "tests/unit",
+            company=True, limit=1200),
+    Part("ansible-lint", "roles and playbooks, production profile", ("ansible-lint", "--strict"),
+         company=True),
+    Part("mypy", "types", (PYTHON, "tests/run/typecheck.py"), company=True),
+)  # fmt: skip
 AFTER = (
     _pytest("integration", "against real parts", "tests/integration", bed="may", limit=1200),
     _pytest("testbed", "the test bed's own tests", "tests/testbed/tests", bed="must", limit=1200),

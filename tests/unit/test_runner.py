@@ -26,6 +26,7 @@ def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
     monkeypatch.setitem(sys.modules, "tether_runner", module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "BUILD", tmp_path)
+    monkeypatch.setattr(module.lanes, "ROOT", tmp_path)
     # The outer pytest's report is not the inner one's.
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     return module
@@ -129,3 +130,33 @@ def test_a_part_that_needs_the_bed_fails_without_it(
 def test_unknown_words_are_named(runner: ModuleType) -> None:
     with pytest.raises(SystemExit, match=r"no part nonsense; there are: .*ruff"):
         runner.choose(["nonsense"])
+
+
+def test_company(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Parts that bear company run at the same time, and the output of each stays in one piece."""
+    code = "import time; print('{0} begins', flush=True); time.sleep(1.5); print('{0} ends')"
+    parts = [part(runner, name, code.format(name), company=True) for name in ("one", "two")]
+    started = time.monotonic()
+    assert say(runner, monkeypatch, parts) == 0
+    assert time.monotonic() - started < 2.9
+    out = capsys.readouterr().out
+    assert "one begins\none ends\n" in out
+    assert "two begins\ntwo ends\n" in out
+    assert out.splitlines()[-1] == "2 passed, 0 failed"
+
+
+def test_interrupt_ends_what_runs(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mark = tmp_path / "survived"
+    code = f"import time, pathlib; time.sleep(3); pathlib.Path({str(mark)!r}).touch()"
+
+    def interrupt(each: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner.lanes, "_look", interrupt)
+    assert say(runner, monkeypatch, [part(runner, "long", code)]) == 1
+    time.sleep(3.5)
+    assert not mark.exists()
