@@ -50,7 +50,7 @@ lint: venv ## Style and types: ruff, mypy, yamllint, ansible-lint, changelog
 	@$(RUN) ruff format yamllint changelog ansible-lint mypy
 
 unit: venv ## Unit tests
-	@$(RUN) unit
+	@$(RUN) action unit
 
 sanity: venv ## The archive, and ansible-test sanity on it
 	@$(RUN) archive sanity

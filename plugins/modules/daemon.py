@@ -111,6 +111,12 @@ options:
             description: Its mode, in octal.
             type: str
             default: "0755"
+          seal:
+            description:
+              - Name of the unix socket that the process makes in it. Once it is there, the
+                directory becomes root's (mode 0710), so that the process cannot put a link to
+                somebody else's socket in its place. The start fails when it has done so before.
+            type: str
       read_only_paths:
         description: Paths that the process can read and not write. The whole system is so already.
         type: list

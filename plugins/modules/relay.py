@@ -46,6 +46,13 @@ options:
     type: list
     elements: dict
     required: true
+  hosts:
+    description:
+      - Where each host is by the inventory, C(address) and C(port) by its name. A record that says
+        otherwise is refused.
+      - For a host that is not listed, any address that its certificate names is taken.
+    type: dict
+    default: {}
   predicted_records:
     description:
       - Records that M(tether.fleet.registration) predicts in this check mode. Read in check mode
@@ -104,6 +111,9 @@ EXAMPLES = r"""
     ca_certificate: "{{ lookup('ansible.builtin.file', 'fleet-ca.crt') }}"
     models:
       - {name: tiny, namespace: team-a, port: 80, replicas: 2, hosts: [gpu1, gpu2]}
+    hosts:
+      gpu1: {address: 192.0.2.11, port: 9443}
+      gpu2: {address: 192.0.2.12, port: 9443}
     create_namespaces: true
     prune: true
 """
@@ -170,6 +180,7 @@ def main() -> None:
         image={"type": "str", "required": True},
         ca_certificate={"type": "str", "required": True},
         models={"type": "list", "elements": "dict", "required": True},
+        hosts={"type": "dict", "default": {}},
         predicted_records={"type": "list", "elements": "dict", "default": []},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any, Dict, Iterable, List, Mapping
 
 from ansible_collections.tether.fleet.plugins.plugin_utils import names
@@ -36,7 +37,10 @@ def build(
     return {
         "fleet": header,
         "models": {names.model_key(entry["namespace"], entry["name"]): entry for entry in entries},
-        "hosts": {host: _host(host, addresses[host], by_host[host], catalogue) for host in members},
+        "hosts": {
+            host: _host(host, addresses[host], header["ingress_port"], by_host[host], catalogue)
+            for host in members
+        },
         "namespaces": sorted({entry["namespace"] for entry in entries}),
         "artifacts": {
             artifact: {
@@ -116,6 +120,7 @@ def _daemon(engine: Dict[str, Any], data: Mapping[str, Any]) -> Dict[str, Any]:
                 "owner": engine["account"],
                 "group": names.INGRESS_ACCOUNT,
                 "mode": "2710",
+                **({"seal": posixpath.basename(engine["socket"])} if engine["socket"] else {}),
             }
         ],
         "address_families": families,
@@ -129,7 +134,11 @@ def _daemon(engine: Dict[str, Any], data: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _host(
-    host: str, address: str, engines: List[Dict[str, Any]], catalogue: Mapping[str, Engine]
+    host: str,
+    address: str,
+    port: int,
+    engines: List[Dict[str, Any]],
+    catalogue: Mapping[str, Engine],
 ) -> Dict[str, Any]:
     namespaces = sorted({engine["namespace"] for engine in engines})
     by_ip = is_ip(address)
@@ -144,6 +153,7 @@ def _host(
     return {
         "name": host,
         "address": address,
+        "port": port,
         "names": [] if by_ip else [address],
         "addresses": [address] if by_ip else [],
         "engines": engines,

@@ -146,6 +146,8 @@ def _snippets() -> List[str]:
         # Ollama and others take only their own names, as a guard against DNS rebinding.
         "\theader_up Host localhost",
         "\theader_down -%s" % MARKER,
+        # What would steer the relay's own proxy is not an engine's to say.
+        "\theader_down -X-Envoy-*",
         "\ttransport http {",
         "\t\tversions 1.1",
         # Engines close kept connections at will; a POST that meets one would fail.

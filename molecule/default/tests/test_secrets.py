@@ -113,6 +113,23 @@ def test_an_engines_account_reads_nothing_of_others(host, command):
     assert done.returncode != 0 and "Permission denied" in done.stderr
 
 
+def test_an_engine_cannot_put_a_link_in_its_sockets_place():
+    """The ingress follows links with its own rights: to another tenant's engine, say."""
+    account = "setpriv --reuid tether-team-a --regid tether-team-a --init-groups"
+    folder = "/run/tether/engines/team-a.tiny"
+    for command in (
+        f"mv {folder}/engine.sock {folder}/x",
+        f"rm -f {folder}/engine.sock",
+        f"ln -s /run/tether/engines/team-b.small/engine.sock {folder}/x",
+    ):
+        assert ssh("gpu1", f"{account} {command}", check=False).returncode != 0, command
+    assert ssh("gpu1", f"stat -c '%U %G %a' {folder}").stdout.split() == [
+        "root",
+        "tether-ingress",
+        "710",
+    ]
+
+
 def test_a_stranger_on_the_host_cannot_talk_to_an_engine():
     socket = "/run/tether/engines/team-a.tiny/engine.sock"
     as_root = ssh("gpu1", f"curl -sS -m 10 --unix-socket {socket} http://engine/health")

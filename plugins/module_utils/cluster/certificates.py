@@ -39,7 +39,18 @@ def verify_leaf(
     :param now: the time to check at, with a time zone; default: now
     :raises CertificateRefused: with the reason
     """
-    now = now or datetime.datetime.now(datetime.timezone.utc)
+    try:
+        _verify_leaf(cert_pem, ca_pem, address, now or datetime.datetime.now(datetime.timezone.utc))
+    except CertificateRefused:
+        raise
+    # Parts are parsed on first use, and a hostile text makes the parser raise whatever it likes:
+    # one host's record must not end the run for all.
+    except Exception as error:
+        text = "it is malformed (%s: %s)" % (type(error).__name__, error)
+        raise CertificateRefused(text) from error
+
+
+def _verify_leaf(cert_pem: str, ca_pem: str, address: str, now: datetime.datetime) -> None:
     leaf = _one(cert_pem)
     authorities = _several(ca_pem, "the CA")
     issuer = _issuer(leaf, authorities)
@@ -84,7 +95,7 @@ def _one(pem: str) -> x509.Certificate:
 def _several(pem: str, name: str) -> List[x509.Certificate]:
     try:
         return list(x509.load_pem_x509_certificates(pem.encode("ascii")))
-    except (ValueError, UnicodeEncodeError) as error:
+    except (ValueError, UnicodeEncodeError, x509.InvalidVersion) as error:
         raise CertificateRefused("%s is not a PEM certificate (%s)" % (name, error)) from error
 
 

@@ -46,4 +46,14 @@ def describe_owner(item: Dict[str, Any]) -> str:
     )
     if managers:
         found.append("written by %s" % ", ".join(managers))
-    return "; ".join(found) or "nobody that the object names"
+    text = "; ".join(_short(part, 100) for part in found[:6])
+    return _short(text, 400) or "nobody that the object names"
+
+
+def _short(text: str, most: int) -> str:
+    """Text of an object that anybody may have written: printable and bounded.
+
+    It goes into messages, an Event and the fleet's state, which are not to burst.
+    """
+    clean = "".join(char if char.isprintable() else "?" for char in text[: most + 1])
+    return clean if len(clean) <= most else clean[: most - 3] + "..."

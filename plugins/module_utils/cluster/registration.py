@@ -70,7 +70,7 @@ def parse(live: Dict[str, Any]) -> Dict[str, Any]:
     name = "ConfigMap %s/%s" % (live["metadata"].get("namespace"), live["metadata"]["name"])
     try:
         record = json.loads((live.get("data") or {}).get(KEY, "null"))
-    except ValueError:
+    except (ValueError, RecursionError):
         record = None
     wrong = problems(record)
     if isinstance(record, dict) and live["metadata"]["name"] != labels.record_name(

@@ -312,7 +312,9 @@ def _hosts(
         if record is None:
             reason = broken.get(name) or "it has no registration record; run its registration"
         else:
-            reason = check_record(record, model, desired["ca"], observed["now"], name in predicted)
+            reason = check_place(record, desired["hosts"].get(name)) or check_record(
+                record, model, desired["ca"], observed["now"], name in predicted
+            )
         verdict.hosts[name] = reason or "accepted"
         if record is not None and reason is None:
             accepted.append(
@@ -327,6 +329,25 @@ def _hosts(
             "Mend what is named for each host",
         )
     return accepted
+
+
+def check_place(record: Dict[str, Any], planned: Optional[Dict[str, Any]]) -> Optional[str]:
+    """Why a record's address is not the host's by the inventory, or None. Pure.
+
+    Whoever can write records could else lead a model to any host that the CA ever signed.
+
+    :param planned: ``{"address", "port"}`` of the inventory; None where the caller gave none
+    """
+    if planned is None:
+        return None
+    found = (str(record["address"]).lower(), int(record["port"]))
+    wanted = (str(planned["address"]).lower(), int(planned["port"]))
+    if found == wanted:
+        return None
+    return (
+        "its registration record says %s port %d, the inventory %s port %d; run its registration,"
+        " and if that was done, find out who else writes records" % (*found, *wanted)
+    )
 
 
 def check_record(

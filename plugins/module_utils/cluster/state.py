@@ -23,7 +23,7 @@ def refused(live: Optional[Dict[str, Any]]) -> Dict[str, Dict[str, str]]:
     try:
         data = json.loads(((live or {}).get("data") or {}).get(_KEY, "{}"))
         return dict(data.get("refused") or {})
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return {}
 
 

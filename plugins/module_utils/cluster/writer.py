@@ -120,6 +120,9 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
         except Refusal as refusal:
             if item.kind == "Event":
                 outcome.warnings.append("No event could be sent: %s" % refusal)
+            elif item.kind == "ConfigMap" and item.name.endswith("/" + labels.STATE_NAME):
+                # What follows is an Event said twice; it is no reason to leave models unserved.
+                outcome.warnings.append("What was refused is not remembered: %s" % refusal)
             elif model:
                 outcome.errors[model] = refusal
             else:

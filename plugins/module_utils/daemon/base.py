@@ -65,6 +65,7 @@ ENTRY_SPEC: Dict[str, Any] = {
             "owner": {"type": "str", "default": "root"},
             "group": {"type": "str", "default": "root"},
             "mode": {"type": "str", "default": "0755"},
+            "seal": {"type": "str"},
         },
     },
     "read_only_paths": {"type": "list", "elements": "path", "default": []},
@@ -270,6 +271,8 @@ def _path_problems(entry: Dict[str, Any]) -> List[str]:
         plain = _PROGRAM.fullmatch(path) and os.path.normpath(path) == path
         if not plain or not path.startswith(RUNTIME_ROOT) or _climbs(path):
             wrong.append("runtime directory %r is not a path below %s" % (path, RUNTIME_ROOT))
+        if item.get("seal") and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", item["seal"]):
+            wrong.append("seal %r of a runtime directory is not a plain file name" % item["seal"])
         if not _MODE.fullmatch(item["mode"]):
             wrong.append("runtime directory mode %r is not octal" % item["mode"])
         for key in ("owner", "group"):

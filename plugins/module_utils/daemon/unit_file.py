@@ -74,6 +74,7 @@ def _service(entry: Dict[str, Any]) -> List[str]:
         lines.append("RemainAfterExit=yes")
     lines += _runtime_directories(entry)
     lines.append("ExecStart=%s" % command(entry["argv"]))
+    lines += _seals(entry)
     if entry["reload_argv"]:
         lines.append("ExecReload=%s" % command(entry["reload_argv"]))
     for key, value in sorted(entry["environment"].items()):
@@ -128,6 +129,27 @@ def _runtime_directories(entry: Dict[str, Any]) -> List[str]:
             "ExecStartPre=+/usr/bin/install -d -o %s -g %s -m %s %s"
             % (item["owner"], item["group"], item["mode"], item["path"]),
         ]
+    return lines
+
+
+def _seals(entry: Dict[str, Any]) -> List[str]:
+    """Root takes a directory over once its socket is there.
+
+    Whoever connects follows links with its own rights. A process that could still rename what is in
+    its directory could lead the ingress to another tenant's engine.
+    """
+    lines = []
+    for item in entry["runtime_directories"]:
+        if not item.get("seal"):
+            continue
+        folder, socket = item["path"], "%s/%s" % (item["path"], item["seal"])
+        script = (
+            "while [ ! -S {1} ]; do sleep 0.1; done; "
+            "chown root {0} && chmod 0710 {0} && [ ! -L {1} ] && [ -S {1} ]"
+        ).format(folder, socket)
+        lines.append("ExecStartPost=+/bin/sh -c %s" % quote(script))
+        health = entry.get("health") or {}
+        lines.append("TimeoutStartSec=%d" % max(90, health.get("timeout", 90)))
     return lines
 
 

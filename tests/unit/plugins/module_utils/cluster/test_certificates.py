@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import pathlib
+import ssl
 import sys
 from typing import Any, Dict
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import certificates
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
@@ -19,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "integratio
 from cluster_ingress import Authority
 
 CA = Authority()
+LEAF = CA.leaf("10.0.0.1")
 OTHER = Authority()  # the same name, another key
 
 
@@ -84,3 +89,17 @@ def test_two_certificates_are_not_one() -> None:
     pem = CA.leaf("10.0.0.1").pem
     with pytest.raises(certificates.CertificateRefused, match="2 certificates"):
         certificates.verify_leaf(pem + pem, CA.pem, "10.0.0.1")
+
+
+@given(st.data())
+def test_a_damaged_certificate_is_refused_and_nothing_else(data: st.DataObject) -> None:
+    """Whatever one byte makes of it: accepted as before (where it says nothing) or refused."""
+    der = bytearray(ssl.PEM_cert_to_DER_cert(LEAF.pem))
+    der[data.draw(st.integers(0, len(der) - 1))] = data.draw(st.integers(0, 255))
+    body = base64.encodebytes(bytes(der)).decode()
+    pem = f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+    try:
+        certificates.verify_leaf(pem, CA.pem, "10.0.0.1")
+    except certificates.CertificateRefused:
+        return
+    assert bytes(der) == ssl.PEM_cert_to_DER_cert(LEAF.pem)

@@ -215,3 +215,9 @@ def test_first_model() -> None:
 )
 def test_owners(meta: Dict[str, Any], text: str) -> None:
     assert ownership.describe_owner({"metadata": meta}) == text
+
+
+def test_an_owner_that_anybody_may_write_stays_short_and_printable() -> None:
+    notes = {"meta.helm.sh/release-name": "x\n\x1b[31m" + "y" * 262100}
+    text = ownership.describe_owner({"metadata": {"annotations": notes}})
+    assert len(text) <= 400 and text.isprintable()

@@ -50,6 +50,7 @@ def desired(**more: Any) -> Dict[str, Any]:
         "image": "e@sha256:" + "a" * 64,
         "ca": CA.pem,
         "models": relay.read_models(entries),
+        "hosts": {"gpu1": {"address": "10.0.0.1", "port": 9443}},
         "predicted": {},
         "create_namespaces": True,
         "prune": False,
@@ -223,3 +224,28 @@ def test_labels() -> None:
         "app.kubernetes.io/managed-by=tether.fleet,tether.fleet/fleet=demo,"
         "tether.fleet/record=token"
     )
+
+
+@pytest.mark.parametrize(
+    ("planned", "fits"),
+    [
+        ({"address": "10.0.0.1", "port": 9443}, True),
+        ({"address": "10.0.0.2", "port": 9443}, False),
+        ({"address": "10.0.0.1", "port": 443}, False),
+        (None, True),
+    ],
+)
+def test_a_record_cannot_lead_elsewhere_than_the_inventory(planned: Any, fits: bool) -> None:
+    """Another host's record, with its good certificate, under this host's name."""
+    verdicts = relay.plan(desired(hosts={"gpu1": planned}), observed()).facts["verdicts"]
+    verdict = verdicts["team-a/tiny"]
+    assert (verdict.state == "served") is fits
+    assert (verdict.hosts["gpu1"] == "accepted") is fits
+
+
+def test_a_deeply_nested_record_refuses_its_host_alone() -> None:
+    item = registration.record_object(record(), "demo", "f")
+    item["data"][registration.KEY] = "[" * 200000
+    with pytest.raises(Refusal, match="registration record"):
+        registration.parse(item)
+    assert state.refused({"data": {"state.json": "[" * 200000}}) == {}

@@ -129,6 +129,7 @@ def test_no_text_adds_a_line(value):
         ({"runtime_directories": [{"path": "/run/tether/../x"}]}, "below /run/tether/"),
         ({"runtime_directories": [{"path": "/run/tether/a b"}]}, "below /run/tether/"),
         ({"runtime_directories": [{"path": "/run/tether/a", "mode": "x"}]}, "octal"),
+        ({"runtime_directories": [{"path": "/run/tether/a", "seal": "../b"}]}, "plain file name"),
         ({"after": ["x.service\nBefore=y"]}, "name of a unit"),
         ({"capabilities": ["all"]}, "CAP_NAME"),
         ({"address_families": ["any"]}, "AF_NAME"),
@@ -198,6 +199,14 @@ def test_runtime_directories_are_made_afresh_by_root():
         "+/usr/bin/install -d -o tether-a -g g -m 2710 /run/tether/engines/a.b",
     ]
     assert value_of(text, "ReadWritePaths") == ['"-/run/tether/engines/a.b"']
+
+
+def test_a_sealed_directory_becomes_roots_once_the_socket_is_there():
+    made = {"path": "/run/tether/a.b", "owner": "tether-a", "mode": "2710", "seal": "s.sock"}
+    post = value_of(text_of(runtime_directories=[made]), "ExecStartPost")
+    assert len(post) == 1 and post[0].startswith("+/bin/sh -c ")
+    assert "chown root /run/tether/a.b && chmod 0710 /run/tether/a.b" in post[0]
+    assert post[0].index("chown") < post[0].index("! -L /run/tether/a.b/s.sock")
 
 
 @pytest.mark.parametrize(
