@@ -126,7 +126,7 @@ def test_an_engine_cannot_put_a_link_in_its_sockets_place():
     assert ssh("gpu1", f"stat -c '%U %G %a' {folder}").stdout.split() == [
         "root",
         "tether-ingress",
-        "710",
+        "2710",
     ]
 
 
