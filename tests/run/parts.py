@@ -61,9 +61,12 @@ BEFORE = (
     Part("mypy", "types", (PYTHON, "tests/run/typecheck.py"), company=True),
 )  # fmt: skip
 AFTER = (
-    _pytest("integration", "against real parts", "tests/integration", bed="may", limit=1200),
-    _pytest("testbed", "the test bed's own tests", "tests/testbed/tests", bed="must", limit=1200),
-)
+    # Both wait more than they work; the second makes beds of its own.
+    _pytest("integration", "against real parts", "tests/integration",
+            bed="may", company=True, limit=1200),
+    _pytest("testbed", "the test bed's own tests", "tests/testbed/tests",
+            bed="must", company=True, limit=1200),
+)  # fmt: skip
 
 
 def _scenarios() -> list[str]:
