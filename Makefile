@@ -37,7 +37,8 @@ demo: ## A whole fleet on this machine: hosts, cluster, models; then a chat thro
 	@$(MAKE) --no-print-directory venv
 	$(DEMO) up
 	@sh tests/models/prepare.sh demo $(PY)
-	ansible-playbook -i inventories/demo playbooks/site.yml
+	@ansible-playbook -i inventories/demo playbooks/site.yml || \
+	  { echo 'If these machines were used before: make demo-down, then make demo.' >&2; exit 1; }
 	@$(PY) tests/demo/show.py
 
 demo-down: ## The demo away again, every trace but the caches (make clean-cache)

@@ -29,7 +29,7 @@ make_venv() {
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
         fail "$python cannot make virtual environments (no venv or ensurepip).
 Debian, Ubuntu: apt-get install python3-venv"
-    say "making .venv with $("$python" --version) ($python); this takes a minute"
+    say "making .venv with $("$python" --version) ($python); about 80 packages, a minute or more"
     "$python" -m venv --clear .venv
     # --no-compile: `ansible` alone is 20,000 files, of which a run needs a few hundred.
     .venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -r requirements-dev.txt
@@ -37,9 +37,12 @@ Debian, Ubuntu: apt-get install python3-venv"
 }
 
 make_link() {
+    link=.ansible/collections/ansible_collections/tether/fleet
+    [ ! -e "$link" ] || [ -L "$link" ] ||
+        fail "$link is an installed copy, where a link to this checkout belongs: what you change here would not be what runs. Move it away."
     mkdir -p .ansible/collections/ansible_collections/tether
     # -n: an old link is replaced, not followed. Relative: a moved checkout still works.
-    ln -sfn ../../../.. .ansible/collections/ansible_collections/tether/fleet
+    ln -sfn ../../../.. "$link"
 }
 
 check_bed() {
