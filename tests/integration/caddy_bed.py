@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from ports import free_port
+
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     ca,
     depot,
@@ -172,7 +174,7 @@ class Bed:
 
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.folder, self.binary = folder, caddy_binary()
-        self.port = _free_port()
+        self.port = free_port()
         self.tokens = folder / "tokens"
         self.ca_folder = str(folder / "ca")
         for name in ("identity", "run"):
@@ -279,13 +281,6 @@ class Bed:
                 return Answer.parse(read_message(peer))
             except (ConnectionError, ssl.SSLError):
                 return Answer(0, {}, b"")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _now() -> datetime.datetime:

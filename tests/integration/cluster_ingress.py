@@ -29,6 +29,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from ports import free_port
 
 
 def find_envoy() -> Optional[str]:
@@ -215,13 +216,6 @@ class Ingress:
             b"server: engine\r\n\r\n%s" % (status, len(answer), answer)
         )
         return True
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Relay:
