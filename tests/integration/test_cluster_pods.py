@@ -109,7 +109,8 @@ def logs() -> str:
     return api.kubectl("logs", "-n", "it-a", "-l", "tether.fleet/model=tiny", "--tail=-1")
 
 
-def eventually(what: Callable[[], bool], seconds: float = 15) -> float:
+def eventually(what: Callable[[], bool], seconds: float = 90) -> float:
+    """Waits as long as a kubelet may take that nobody woke; how long it took is printed."""
     start = time.monotonic()
     while not what():
         assert time.monotonic() - start < seconds
@@ -217,7 +218,7 @@ def test_an_impostor_gets_nothing_and_the_service_refuses_fast(fleet: Fleet) -> 
         AUTHORITY.leaf(fleet.address), fleet.folder / "impostor", fleet.address, port
     )
     fleet.hosts.append(impostor)
-    eventually(lambda: fleet.probe(timeout=1).failed, 30)
+    eventually(lambda: fleet.probe(timeout=1).failed)
     assert impostor.handshakes > 0
     assert impostor.data == 0
 
@@ -225,10 +226,10 @@ def test_an_impostor_gets_nothing_and_the_service_refuses_fast(fleet: Fleet) -> 
 def test_an_image_that_is_not_there_fails_with_its_reason(fleet: Fleet) -> None:
     fleet.register()
     start = time.monotonic()
-    made = fleet.relay(["gpu1"], image="127.0.0.1:1/none" + api.DIGEST)
+    made = fleet.relay(["gpu1"], image="127.0.0.1:1/none" + api.DIGEST, wait_timeout=120)
     assert made.failed
     assert "127.0.0.1:1/none" in made["msg"]
-    assert time.monotonic() - start < 50
+    assert time.monotonic() - start < 110  # told by the pod, not by the time-out of 120 s
     mended = fleet.relay(["gpu1"])
     assert not mended.failed, mended["msg"]
     assert mended.changes == ["update Deployment it-a/tiny-relay"]

@@ -231,7 +231,7 @@ def test_one_that_dies_is_named_at_once_with_its_last_lines_and_others_run() -> 
     dies["health"] = {"port": 18123, "path": "/health", "timeout": 60}
     started = time.monotonic()
     done = host.run("daemon", daemons=[dies, daemon()])
-    assert time.monotonic() - started < 12  # ssh and Ansible themselves take the most of it
+    assert time.monotonic() - started < 50  # told by its death, not by the time-out of 60 s
     assert done.failed
     facts = done["daemons"]["tether-it-dies"]
     assert facts["reason"] == "it ended with status 7"
