@@ -36,7 +36,6 @@ options:
     description:
       - The fleet's CA as PEM; several certificates while it is being replaced.
       - In check mode it may be empty, for a fleet that has no CA yet.
-      - May be empty in check mode, before there is one.
     type: str
     required: true
   models:

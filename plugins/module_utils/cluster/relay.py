@@ -98,7 +98,6 @@ def read_models(entries: List[Dict[str, Any]]) -> List[objects.Model]:
     """
     wrong: List[str] = []
     models: Dict[str, objects.Model] = {}
-    hosts_of: Dict[str, List[str]] = {}
     for index, entry in enumerate(entries):
         name, namespace = str(entry.get("name")), str(entry.get("namespace"))
         key = "%s/%s" % (namespace, name)
@@ -139,7 +138,6 @@ def read_models(entries: List[Dict[str, Any]]) -> List[objects.Model]:
             path,
             [envoy.Host(host, "", 0) for host in sorted(set(hosts or []))],
         )
-        hosts_of[key] = hosts or []
     if wrong:
         raise Refusal(
             "models",
