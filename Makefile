@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHON NAME
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-down test lint unit sanity integration molecule bench drills docs build pins clean clean-cache
+.PHONY: help venv demo demo-down test lint unit sanity packaging integration molecule bench drills pages docs build pins clean clean-cache
 
 help: ## This list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -47,14 +47,17 @@ demo-down: ## The demo away again, every trace but the caches (make clean-cache)
 test: venv ## Everything that checks the project; NAME=default runs one molecule scenario alone
 	@$(RUN) $(if $(NAME),molecule)
 
-lint: venv ## Style and types: ruff, mypy, yamllint, ansible-lint, changelog
-	@$(RUN) ruff format yamllint changelog ansible-lint mypy
+lint: venv ## Style, types, documentation: ruff, mypy, yamllint, ansible-lint, antsibull-docs
+	@$(RUN) ruff format yamllint changelog docs ansible-lint mypy
 
 unit: venv ## Unit tests
 	@$(RUN) action unit
 
 sanity: venv ## The archive, and ansible-test sanity on it
 	@$(RUN) archive sanity
+
+packaging: venv ## The oldest versions claimed; the archive alone, in empty environments, on a bed
+	@$(RUN) oldest installed
 
 integration: venv ## Tests against real parts
 	@$(RUN) programs integration
@@ -68,8 +71,11 @@ bench: venv ## Benchmarks; NAME=converge runs one alone
 drills: venv ## Long drills under load; NAME=rotate-token runs one alone
 	@$(RUN) drills
 
-docs: venv ## The reference pages of modules and roles, in build/docs
-	@$(PY) tests/run/docs.py build/docs
+pages: venv ## The generated parts of docs/*.md, anew from the code
+	@$(PY) tests/docs pages
+
+docs: venv ## The site: guides, and a page for every module and role, in build/docs/html
+	@$(PY) tests/docs site build/docs
 
 build: venv ## The collection's archive, in build
 	@ansible-galaxy collection build --force --output-path build

@@ -13,8 +13,6 @@ from ansible_collections.tether.fleet.plugins.plugin_utils.controller import (
     ControllerAction,
 )
 
-PINNED = ("name", "version", "sha256", "size", "format", "binary", "extract")
-
 
 class ActionModule(ControllerAction):
     TRANSFERS_FILES = False  # only when something is missing; a folder is then made for it
@@ -34,8 +32,7 @@ class ActionModule(ControllerAction):
         else:
             pins = self.read_lock(arguments["lock"])
             platform = arguments["platform"] or _platform(task_vars)
-            picked = [lock.pick(pins, name, platform) for name in arguments["names"]]
-            entries = [{key: pin[key] for key in PINNED} for pin in picked]
+            entries = lock.entries(pins, arguments["names"], platform)
         store = self.open_depot(arguments["depot_dir"], task_vars.get("inventory_hostname"))
         options = {"artifacts": entries}
         for key in ("root", "incoming", "keep", "verify"):

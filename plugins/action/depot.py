@@ -42,7 +42,10 @@ class ActionModule(ControllerAction):
         ]
         desired = depot.wants(lock, artifacts, arguments["models"], self.base_folder())
         plan = store.plan(desired, store.observe(desired, arguments["verify"]))
-        store.check_sources(plan)
+        failures = store.check_sources(plan)
         if not self._task.check_mode:
-            store.apply(plan)
-        return dict(plan.result(), depot_dir=store.folder, files=store.facts(desired))
+            failures += store.apply(plan)
+        result = dict(plan.result(), depot_dir=store.folder, files=store.facts(desired))
+        if failures:
+            result.update(failed=True, msg=depot.all_of(failures))
+        return result

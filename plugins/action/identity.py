@@ -18,7 +18,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.tether.fleet.plugins.action.fleet_ca import PASSPHRASE_SPEC
 from ansible_collections.tether.fleet.plugins.module_utils import host_key
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, Step
-from ansible_collections.tether.fleet.plugins.plugin_utils import ca, signing
+from ansible_collections.tether.fleet.plugins.plugin_utils import ca, identity, signing
 
 HOST_OPTIONS = ("host", "directory", "owner", "group")
 SPEC: Dict[str, Any] = {
@@ -87,7 +87,7 @@ class ActionModule(ActionBase):
             )
         now = datetime.datetime.now(datetime.timezone.utc)
         state = self._host(options, rekey=options["rekey"])
-        choice = decide(state, ca_pem, who, options, now)
+        choice = identity.decide(state, ca_pem, who, options, now)
         if choice["reason"]:
             self._add([Step("sign", "certificate", who.host, after=choice["reason"] + "\n")])
         if choice["reason"] and ca_pem:
@@ -129,36 +129,6 @@ class ActionModule(ActionBase):
         self._done["diff"] = self._done["diff"] + [step.diff() for step in steps]
 
 
-def decide(
-    state: Dict[str, Any],
-    ca_pem: Optional[str],
-    who: signing.Subject,
-    options: Dict[str, Any],
-    now: datetime.datetime,
-) -> Dict[str, Any]:
-    """What is to be done on top of what the first call did. Pure.
-
-    :param state: host_key's facts
-    :return: ``reason`` (why to sign, or None), ``install`` (a certificate that lies ready, or
-        None), ``activate`` (whether a new certificate is put in use at once)
-    """
-
-    def reason(pem: Optional[str], key: Optional[str], fraction: float) -> Optional[str]:
-        return signing.reason_to_sign(pem, key, ca_pem, who, now, fraction)
-
-    newest, fraction = state["public_key_sha256"], options["renew_fraction"]
-    current, ready = state["certificate"], state["next_certificate"]
-    # Only what still serves is worth keeping in use while relays learn of the next.
-    serves = (
-        bool(state["pending_key"] or state["certificate_matches_key"])
-        and reason(current, _key_of(current), 0) is None
-    )
-    activate = options["activate"] or not serves
-    if ready and reason(ready, newest, fraction) is None:
-        return {"reason": None, "install": ready if activate else None, "activate": activate}
-    return {"reason": reason(current, newest, fraction), "install": None, "activate": activate}
-
-
 def predict(state: Dict[str, Any], directory: str, activate: bool) -> List[Step]:
     """The second call's steps, from the first call's facts."""
     present = {
@@ -177,13 +147,6 @@ def _rehearse(
         signing.check_request(state["csr"])
     if state["public_key_sha256"]:
         ca.check_record(folder, state["public_key_sha256"], who, now)
-
-
-def _key_of(pem: Optional[str]) -> Optional[str]:
-    try:
-        return signing.public_key_sha256(signing.load_certificate(pem or "").public_key())
-    except signing.PolicyError:
-        return None
 
 
 def _check_numbers(options: Dict[str, Any]) -> None:

@@ -40,8 +40,7 @@ class ActionModule(ControllerAction):
         store = self.open_depot(arguments["depot_dir"], task_vars.get("inventory_hostname"))
         options: Dict[str, Any] = {"models": []}
         for model in arguments["models"]:
-            # The source is the controller's business, and may hold a password.
-            entry = {key: value for key, value in model.items() if key != "source"}
+            entry = depot.without_source(model)
             path = depot.path_of(store.folder, entry["sha256"])
             if entry.get("size") is None and os.path.exists(path):
                 entry["size"] = os.path.getsize(path)

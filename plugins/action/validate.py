@@ -15,6 +15,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     lock,
     settings,
 )
+from ansible_collections.tether.fleet.plugins.plugin_utils.host_variables import HostVariables
 from ansible_collections.tether.fleet.plugins.plugin_utils.plain import plain
 from ansible_collections.tether.fleet.plugins.plugin_utils.schema import MissingLibraryError
 
@@ -47,7 +48,7 @@ class ActionModule(ActionBase):
         # What goes wrong on the way to the values is reported together with what is wrong in them.
         found: List[inventory.Mistake] = []
         members = groups.get(inventory.HOSTS_GROUP, []) + groups.get(inventory.CLUSTER_GROUP, [])
-        own = {host: variables["hostvars"][host] for host in members}
+        own = {host: HostVariables(variables["hostvars"], host, self._loader) for host in members}
         try:
             given = self._settings(variables, groups, own, found)
             plan = inventory.resolve(
@@ -115,7 +116,8 @@ class ActionModule(ActionBase):
         self, args: Dict[str, Any], key: str, variables: Dict[str, Any], name: str, default: Any
     ) -> Any:
         """An option, else the variable of that name (an inventory's own, so it is templated)."""
-        if args.get(key) is not None:
+        # A template that gives none is an empty text in ansible-core 2.17.
+        if args.get(key) not in (None, ""):
             return plain(args[key])
         if variables.get(name) is None:
             return default

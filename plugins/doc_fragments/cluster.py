@@ -27,6 +27,10 @@ options:
         taken only when there is something to write.
     type: int
     default: 60
+notes:
+  - Needs the libraries in the Python that runs it. With C(ansible_connection=local) that is the
+    system's Python, unless C(ansible_python_interpreter) is set to
+    C({{ ansible_playbook_python }}).
 requirements:
   - kubernetes >= 24.2.0
   - PyYAML

@@ -1,45 +1,12 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a host tells the cluster about itself, put together from what the roles found."""
+"""What a host tells the cluster about itself; documented in host_record.yml."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict
 
-
-def host_record(
-    host: Mapping[str, Any],
-    port: int,
-    certificates: Sequence[str],
-    versions: Mapping[str, str],
-    daemons: Optional[Mapping[str, Mapping[str, Any]]] = None,
-) -> Dict[str, Any]:
-    """The registration record.
-
-    :param host: the host's part of the plan
-    :param versions: artifact -> version
-    :param daemons: name -> ``{"failed": bool}``; engines that failed are left out
-    """
-    states = daemons or {}
-    engines: List[Dict[str, Any]] = [
-        {
-            "namespace": engine["namespace"],
-            "model": engine["model"],
-            "engine": engine["engine"],
-            "version": engine["version"],
-        }
-        for engine in host["engines"]
-        if not states.get(engine["unit"][: -len(".service")], {}).get("failed")
-    ]
-    return {
-        "schema": 1,
-        "host": host["name"],
-        "address": host["address"],
-        "port": int(port),
-        "certificates": list(certificates),
-        "ingress": {"version": versions["caddy"]},
-        "engines": engines,
-    }
+from ansible_collections.tether.fleet.plugins.plugin_utils.record import host_record
 
 
 class FilterModule:

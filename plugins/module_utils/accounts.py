@@ -29,6 +29,9 @@ ENTRY_SPEC: Dict[str, Any] = {
     "comment": {"type": "str", "default": COMMENT},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
+ARGUMENT_SPEC: Dict[str, Any] = {
+    "accounts": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_SPEC},
+}
 
 _NAME = re.compile(r"tether-[a-z0-9_-]{1,25}")
 _TOOLS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")

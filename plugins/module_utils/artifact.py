@@ -44,6 +44,19 @@ ENTRY_SPEC: Dict[str, Any] = {
         },
     },
 }
+ARGUMENT_SPEC: Dict[str, Any] = {
+    "artifacts": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": ENTRY_SPEC,
+    },
+    "root": {"type": "path", "default": ROOT},
+    "incoming": {"type": "path", "default": delivery.INCOMING},
+    "keep": {"type": "int", "default": 0},
+    "verify": {"type": "bool", "default": False},
+    "deliver": delivery.DELIVER_SPEC,
+}
 
 
 def check_entries(entries: List[Dict[str, Any]]) -> None:

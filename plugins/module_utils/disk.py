@@ -14,6 +14,7 @@ import stat
 import tempfile
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils import os_trouble
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 BLOCK = 1024 * 1024
@@ -162,9 +163,7 @@ def locked(path: str) -> Iterator[None]:
 
 def free_bytes(path: str) -> int:
     """Free space where ``path`` is or will be."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    status = os.statvfs(path)
+    status = os.statvfs(os_trouble.existing(path))
     return status.f_bavail * status.f_frsize
 
 
@@ -178,11 +177,19 @@ def human(count: float) -> str:
 
 
 def no_space(what: str, path: str, need: int, free: int) -> Refusal:
+    """The refusal for what does not fit; the same whether that was foreseen or happened."""
+    mount = os_trouble.mount_of(path)
+    lack = os_trouble.shortage(path)
+    if lack and "inodes" in lack:
+        expected = "inodes for all of its files"
+    else:
+        expected = "%s (%d bytes) free there" % (human(need), need)
     return Refusal(
         what,
-        "%s free at %s" % (human(free), path),
-        "%s (%d bytes) free there" % (human(need), need),
-        "Make room there, for example by removing models or versions that nothing uses",
+        "%s on the file system at %s" % (lack or "%s free" % human(free), mount),
+        expected,
+        "Make room there (df -h %s; df -i %s), for example by removing models or versions that"
+        " nothing uses, then run again" % (mount, mount),
     )
 
 

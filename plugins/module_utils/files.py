@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import grp
+import hashlib
 import os
 import pwd
 import re
@@ -38,6 +39,18 @@ ENTRY_SPEC: Dict[str, Any] = {
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str"},
     "mode": {"type": "str"},
+}
+# A survey knows secrets by their digests alone: it compares, and never writes.
+SURVEY_SPEC: Dict[str, Any] = {
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": dict(ENTRY_SPEC, content_sha256={"type": "str"}),
+    },
+}
+ARGUMENT_SPEC: Dict[str, Any] = {
+    "files": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_SPEC},
 }
 
 _MODE = re.compile(r"0?[0-7]{3}|[0-7]{4}")
@@ -111,7 +124,8 @@ def check_entries(entries: List[Dict[str, Any]]) -> None:
     for entry in entries:
         path = entry["path"]
         what = "files entry %s" % path
-        given = [k for k in ("content", "secret_content") if entry.get(k) is not None]
+        keys = ("content", "secret_content", "content_sha256")
+        given = [k for k in keys if entry.get(k) is not None]
         # A slash at the end would make lstat follow a link; ".." would hide a parent from the
         # check of parents.
         if not os.path.isabs(path) or os.path.normpath(path) != path or path in ("/", "//"):
@@ -131,7 +145,7 @@ def check_entries(entries: List[Dict[str, Any]]) -> None:
                 "three or four octal digits, for example '0640'",
                 "Write the mode in quotes, as octal digits",
             )
-        if given and len(_content(entry)) > MAX_CONTENT:
+        if given and "content_sha256" not in given and len(_content(entry)) > MAX_CONTENT:
             raise Refusal(
                 what,
                 "%d bytes of text" % len(_content(entry)),
@@ -254,7 +268,7 @@ def _plan_entry(
             "nothing, or a directory",
             "Move that %s away" % found["type"],
         )
-    secret = entry.get("secret_content") is not None
+    secret = any(entry.get(key) is not None for key in ("secret_content", "content_sha256"))
     wanted: Dict[str, Any] = {"type": state}
     if state == "link":
         wanted["target"] = entry["target"]
@@ -264,7 +278,9 @@ def _plan_entry(
         group = entry.get("group")
         wanted["gid"] = observed["groups"][group] if group else observed["primary"][entry["owner"]]
     if state == "file":
-        wanted["content"] = _content(entry)
+        wanted["sha256"] = entry.get("content_sha256") or _sha256(_content(entry))
+        if found is not None and found.get("content") is not None:
+            found = dict(found, sha256=_sha256(found["content"]))
     if found is not None and all(found.get(key) == value for key, value in wanted.items()):
         return None
     return Step(
@@ -272,14 +288,26 @@ def _plan_entry(
         state,
         path,
         before=None if found is None else _describe(found, secret),
-        after=_describe(wanted, secret, entry) + _hint(found, wanted, secret),
+        after=_describe(dict(wanted, content=_shown(entry, secret)), secret, entry)
+        + _hint(found, wanted, secret),
         data={"entry": entry},
     )
 
 
+def _shown(entry: Dict[str, Any], secret: bool) -> Optional[bytes]:
+    """A file's text for the diff; of a secret only that there is one."""
+    if entry["state"] != "file":
+        return None
+    return b"" if secret else _content(entry)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def _hint(found: Optional[Dict[str, Any]], wanted: Dict[str, Any], secret: bool) -> str:
     """For a masked file, whether it is the content that changes: the mask looks the same."""
-    same = found is not None and found.get("content") == wanted.get("content")
+    same = found is not None and found.get("sha256") == wanted.get("sha256")
     return "" if same or not secret else "(its content changes)\n"
 
 

@@ -32,7 +32,7 @@ RECORD = "/var/lib/tether/firewall.json"
 UNIT = "tether-firewall.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 
-OPTIONS: Dict[str, Any] = {
+ARGUMENT_SPEC: Dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "policy": {"type": "str", "choices": ["closed", "guard"], "default": "closed"},
     "ingress_port": {"type": "int", "default": 9443},
@@ -94,7 +94,7 @@ WantedBy=sysinit.target
 def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read the live rules, the files, the unit and the SSH session; changes nothing.
 
-    :param desired: the module's options, see ``OPTIONS``
+    :param desired: the module's options, see ``ARGUMENT_SPEC``
     """
     check_options(desired)
     program = nft.program()

@@ -37,6 +37,18 @@ from typing import Any, Dict, List, Optional
 from ansible_collections.tether.fleet.plugins.module_utils.files import write_file
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 
+# Only a private key is secret here, and none is ever an option: no_log on "key" paths or names
+# would hide what must be seen.
+ARGUMENT_SPEC: Dict[str, Any] = {
+    "host": {"type": "str", "required": True},
+    "directory": {"type": "path", "default": "/etc/tether/identity"},
+    "owner": {"type": "str", "default": "root"},
+    "group": {"type": "str", "default": "tether-ingress"},
+    "rekey": {"type": "bool", "default": False, "no_log": False},
+    "certificate": {"type": "str"},
+    "activate": {"type": "bool", "default": True},
+}
+
 KEY_MODE = 0o640
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?\Z")
 _PUBLIC = re.compile(r"-----BEGIN PUBLIC KEY-----\s+(.*?)-----END PUBLIC KEY-----", re.DOTALL)

@@ -33,6 +33,19 @@ ENTRY_SPEC: Dict[str, Any] = {
     "group": {"type": "str"},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
+ARGUMENT_SPEC: Dict[str, Any] = {
+    "models": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": ENTRY_SPEC,
+    },
+    "store": {"type": "path", "default": STORE},
+    "incoming": {"type": "path", "default": delivery.INCOMING},
+    "prune": {"type": "bool", "default": False},
+    "verify": {"type": "bool", "default": False},
+    "deliver": delivery.DELIVER_SPEC,
+}
 
 
 def check_entries(entries: List[Dict[str, Any]]) -> None:

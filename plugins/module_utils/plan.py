@@ -20,7 +20,9 @@ what the run does, by construction.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+
+from ansible_collections.tether.fleet.plugins.module_utils import os_trouble
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -136,7 +138,8 @@ def run_module(module: AnsibleModule, component: Any, desired: Dict[str, Any]) -
             result.update(component.apply(plan) or {})
         if not module.check_mode and hasattr(component, "verify"):
             result.update(component.verify(plan) or {})
-    except Refusal as refusal:
+    except (Refusal, OSError) as error:
+        refusal = as_refusal(error)
         # The steps stay in the failure, since some may have been carried out; what would have held
         # after all of them is not said.
         for key in plan.facts:
@@ -144,6 +147,11 @@ def run_module(module: AnsibleModule, component: Any, desired: Dict[str, Any]) -
         result.update(refusal.facts)
         module.fail_json(msg=str(refusal), **result)
     module.exit_json(**result)
+
+
+def as_refusal(error: Union[Refusal, OSError]) -> Refusal:
+    """A refusal as it is, and an error of the operating system (a full disk) in words."""
+    return error if isinstance(error, Refusal) else Refusal(*os_trouble.words(error))
 
 
 def _lines(text: Optional[str]) -> str:

@@ -14,12 +14,59 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Set
 
+from ansible_collections.tether.fleet.plugins.module_utils import os_trouble
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, health
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
 _OLDEST_PYTHON = (3, 9)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _GIB = 1024**3
+# Files that an installation makes: engines come with their libraries, each version as a folder.
+_FILES = 1000
+# ID or ID_LIKE of os-release(5) -> the family that packages are named by.
+_FAMILIES = {
+    "debian": "Debian",
+    "ubuntu": "Debian",
+    "fedora": "RedHat",
+    "rhel": "RedHat",
+    "centos": "RedHat",
+    "suse": "Suse",
+    "opensuse": "Suse",
+    "sles": "Suse",
+}
+
+ARGUMENT_SPEC: Dict[str, Any] = {
+    "space": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "path": {"type": "path", "required": True},
+            "bytes": {"type": "int", "required": True},
+        },
+    },
+    "port": {"type": "int", "default": 9443},
+    "port_unit": {"type": "str", "default": "tether-ingress.service"},
+    "controller_time": {"type": "float"},
+    "max_skew": {"type": "int", "default": 60},
+    "libraries": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "library": {"type": "str", "required": True},
+            "packages": {"type": "dict", "required": True},
+        },
+    },
+    "commands": {"type": "dict", "default": {"openssl": "openssl", "nftables": "nft"}},
+    "missing_packages": {
+        "type": "str",
+        "choices": ["report", "fail"],
+        "default": "report",
+    },
+    "platforms": {"type": "list", "elements": "str", "default": []},
+    "min_glibc": {"type": "str"},
+}
 
 
 class Findings(Refusal):
@@ -39,11 +86,13 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read what ``plan`` judges.
 
     :param desired: ``{"space": [{"path", "bytes"}], "port", "port_unit", "controller_time",
-        "max_skew", "libraries": {package: soname}, "commands": {package: command},
-        "missing_packages": "report" | "fail", "platforms": [names], "min_glibc"}``
+        "max_skew", "libraries": [{"library": soname, "packages": {OS family: package}}],
+        "commands": {package: command}, "missing_packages": "report" | "fail", "platforms":
+        [names], "min_glibc"}``
     """
     now = time.time()
     libraries = _libraries() if desired["libraries"] else set()
+    family = os_family(_os_release())
     return {
         "supervisor": base.supervisor(),
         "python": list(sys.version_info[:3]),
@@ -55,12 +104,20 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "uid": os.geteuid(),
         "time": now,
         "space": [dict(_space(item["path"]), **item) for item in desired["space"]],
+        # Where nobody knows what a package is called, the engine's own start has to tell.
         "libraries": {
-            package: soname in libraries for package, soname in desired["libraries"].items()
+            item["packages"][family]: item["library"] in libraries
+            for item in desired["libraries"]
+            if family in item["packages"]
         },
         "commands": {
             package: shutil.which(name, path=_PATH) is not None
             for package, name in desired["commands"].items()
+        },
+        "read_only": {
+            path: os_trouble.mount_of(path)
+            for path in os_trouble.ROOTS
+            if os_trouble.is_read_only(path)
         },
         "listeners": health.listeners(desired["port"]) if desired["port"] else [],
         "gpu_devices": sorted(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/dri/render*")),
@@ -84,6 +141,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     if desired["controller_time"] is not None:
         skew = round(observed["time"] - desired["controller_time"], 1)
     _check_base(desired, observed, name, findings)
+    _check_read_only(observed["read_only"], findings)
     _check_space(observed["space"], findings)
     if skew is not None and abs(skew) > desired["max_skew"]:
         _add(
@@ -190,6 +248,19 @@ def _check_base(
             )
 
 
+def _check_read_only(paths: Dict[str, str], findings: List[Dict[str, str]]) -> None:
+    for mount in sorted(set(paths.values())):
+        below = " and ".join(sorted(path for path in paths if paths[path] == mount))
+        _add(
+            findings,
+            "file system at %s" % mount,
+            "it read-only, with %s on it" % below,
+            "one that can be written",
+            "Find out why (dmesg, /etc/fstab): after a disk error the kernel mounts it so. Then run"
+            " mount -o remount,rw %s" % mount,
+        )
+
+
 def _check_space(space: List[Dict[str, Any]], findings: List[Dict[str, str]]) -> None:
     """Paths on one file system share its free space."""
     systems: Dict[int, List[Dict[str, Any]]] = {}
@@ -197,8 +268,16 @@ def _check_space(space: List[Dict[str, Any]], findings: List[Dict[str, str]]) ->
         systems.setdefault(item["device"], []).append(item)
     for items in systems.values():
         wanted = sum(item["bytes"] for item in items)
+        paths = " and ".join(item["path"] for item in items)
+        if 0 <= items[0]["files"] < _FILES:
+            _add(
+                findings,
+                "inodes at %s" % paths,
+                "room for %d more files" % items[0]["files"],
+                "%d" % _FILES,
+                "Remove small files there (df -i), or make a file system with more inodes",
+            )
         if wanted > items[0]["free"]:
-            paths = " and ".join(item["path"] for item in items)
             _add(
                 findings,
                 "disk space at %s" % paths,
@@ -216,14 +295,34 @@ def _add(
 
 def _space(path: str) -> Dict[str, Any]:
     """Free bytes of the file system that will hold ``path``, which may not exist yet."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
+    path = os_trouble.existing(path)
     status = os.statvfs(path)
     return {
         "free": status.f_bavail * status.f_frsize,
         "total": status.f_blocks * status.f_frsize,
+        # Some file systems (btrfs) have no fixed number.
+        "files": status.f_favail if status.f_files else -1,
         "device": os.stat(path).st_dev,
     }
+
+
+def os_family(text: str) -> str:
+    """``Debian``, ``RedHat``, ``Suse``... from an os-release(5), in Ansible's words. Pure."""
+    words = re.findall(r"(?m)^ID(?:_LIKE)?=[\"']?([^\"'\n]*)", text)
+    for word in " ".join(words).split():
+        if word in _FAMILIES:
+            return _FAMILIES[word]
+    return "unknown"
+
+
+def _os_release() -> str:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                return stream.read()
+        except OSError:
+            continue
+    return ""
 
 
 def _libraries() -> Set[str]:

@@ -42,16 +42,8 @@ options:
         type: str
         choices: [present, absent]
         default: present
-attributes:
-  check_mode:
-    description: Predicts exactly what the run then changes.
-    support: full
-  diff_mode:
-    description: Shows what changes.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""
@@ -60,7 +52,7 @@ EXAMPLES = r"""
     accounts:
       - name: tether-ingress
       - name: tether-team-a
-        groups: [video, render]
+        groups: [video]
   become: true
 """
 
@@ -81,17 +73,10 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import run_modul
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "accounts": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": accounts.ENTRY_SPEC,
-            },
-        },
+        argument_spec=accounts.ARGUMENT_SPEC,
         supports_check_mode=True,
     )
-    run_module(module, accounts, {"accounts": module.params["accounts"]})
+    run_module(module, accounts, dict(module.params))
 
 
 if __name__ == "__main__":

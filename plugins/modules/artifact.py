@@ -16,15 +16,8 @@ description:
   - Versions that neither link names are removed.
   - Costs one call of the host when nothing changes.
 attributes:
-  check_mode:
-    description: Predicts the changes that the run then makes, on a fresh host too.
-    support: full
   diff_mode:
     description: Shows each change, and why a version is installed anew.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
 options:
   names:
     description: Names in the lock.
@@ -41,34 +34,16 @@ options:
       - Path of the lock, relative to the playbook, or its content.
       - Default is the lock that the collection brings.
     type: raw
-  depot_dir:
-    description: Folder of the depot on the controller; see M(tether.fleet.depot).
-    type: path
   platform:
     description: Platform in the lock. Default is the host's, from its facts.
     type: str
-  root:
-    description: Folder that holds a folder for each artifact. Default is V(/opt/tether).
-    type: path
-  incoming:
-    description: Folder for files on their way. Default is V(/var/lib/tether/incoming).
-    type: path
-  keep:
-    description: Versions to keep beside those that C(current) and C(previous) name.
-    type: int
-    default: 0
-  verify:
-    description: Read every installed file instead of comparing size, time and mode.
-    type: bool
-    default: false
-  chunk_size:
-    description: Bytes that are sent at once.
-    type: int
-    default: 67108864
-notes:
-  - Needs root on the host.
 author:
   - tether.fleet contributors (@tether-fleet)
+extends_documentation_fragment:
+  - tether.fleet.attributes
+  - tether.fleet.artifact
+  - tether.fleet.delivery
+  - tether.fleet.delivery.controller
 """
 
 EXAMPLES = r"""

@@ -12,16 +12,6 @@ description:
     versions.
   - M(tether.fleet.artifact) calls it with entries from the lock and delivers what it asks for. Use
     that one in playbooks.
-attributes:
-  check_mode:
-    description: Predicts the changes that the run then makes.
-    support: full
-  diff_mode:
-    description: Shows each change.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
 options:
   artifacts:
     description: Artifacts, each once.
@@ -70,62 +60,13 @@ options:
           mode:
             description: Octal mode; else V(0755) for programs and V(0644) for the rest.
             type: str
-  root:
-    description: Folder that holds a folder for each artifact.
-    type: path
-    default: /opt/tether
-  incoming:
-    description: Folder for files on their way.
-    type: path
-    default: /var/lib/tether/incoming
-  keep:
-    description: Versions to keep beside those that C(current) and C(previous) name.
-    type: int
-    default: 0
-  verify:
-    description: Read every installed file instead of comparing size, time and mode.
-    type: bool
-    default: false
-  deliver:
-    description: Chunks that have been put on the host.
-    type: dict
-    suboptions:
-      only:
-        description: Take the chunks and do nothing else.
-        type: bool
-        default: false
-      chunks:
-        description: Chunks of files.
-        type: list
-        elements: dict
-        required: true
-        suboptions:
-          file:
-            description: Digest of the whole file.
-            type: str
-            required: true
-          total:
-            description: Size of the whole file in bytes.
-            type: int
-            required: true
-          offset:
-            description: Where the chunk starts.
-            type: int
-            required: true
-          size:
-            description: Size of the chunk in bytes.
-            type: int
-            required: true
-          sha256:
-            description: Digest of the chunk.
-            type: str
-            required: true
-          path:
-            description: Where the chunk was put; it is removed from there.
-            type: path
-            required: true
 author:
   - tether.fleet contributors (@tether-fleet)
+extends_documentation_fragment:
+  - tether.fleet.attributes
+  - tether.fleet.artifact
+  - tether.fleet.delivery
+  - tether.fleet.delivery.host
 """
 
 EXAMPLES = r"""
@@ -134,6 +75,7 @@ EXAMPLES = r"""
     artifacts:
       - name: caddy
         state: absent
+  become: true
 """
 
 RETURN = r"""
@@ -160,31 +102,23 @@ have:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.tether.fleet.plugins.module_utils import artifact, delivery
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
+from ansible_collections.tether.fleet.plugins.module_utils.plan import (
+    Refusal,
+    as_refusal,
+    run_module,
+)
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "artifacts": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": artifact.ENTRY_SPEC,
-            },
-            "root": {"type": "path", "default": artifact.ROOT},
-            "incoming": {"type": "path", "default": delivery.INCOMING},
-            "keep": {"type": "int", "default": 0},
-            "verify": {"type": "bool", "default": False},
-            "deliver": delivery.DELIVER_SPEC,
-        },
+        argument_spec=artifact.ARGUMENT_SPEC,
         supports_check_mode=True,
     )
     try:
         artifact.check_entries(module.params["artifacts"])
         delivery.take(module)
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), changed=False)
+    except (Refusal, OSError) as error:
+        module.fail_json(msg=str(as_refusal(error)), changed=False)
     run_module(module, artifact, module.params)
 
 

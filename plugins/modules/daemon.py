@@ -272,15 +272,10 @@ options:
     elements: str
     default: []
 attributes:
-  check_mode:
-    description: Predicts exactly what the run then changes.
-    support: full
   diff_mode:
     description: Shows the units.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""
@@ -375,15 +370,7 @@ BACKENDS = {"systemd": systemd}
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "daemons": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": base.ENTRY_SPEC,
-            },
-            "prune": {"type": "list", "elements": "str", "default": []},
-        },
+        argument_spec=base.ARGUMENT_SPEC,
         supports_check_mode=True,
     )
     try:
@@ -391,8 +378,7 @@ def main() -> None:
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     base.join_device_groups(module.params["daemons"])
-    desired = {"daemons": module.params["daemons"], "prune": module.params["prune"]}
-    run_module(module, supervisor, desired)
+    run_module(module, supervisor, dict(module.params))
 
 
 if __name__ == "__main__":

@@ -16,13 +16,10 @@ description:
 attributes:
   check_mode:
     description: Predicts what would be fetched, and downloads nothing.
-    support: full
   diff_mode:
     description: Shows which digests come.
-    support: full
   idempotent:
     description: A second run fetches nothing.
-    support: full
 options:
   lock:
     description:
@@ -74,6 +71,8 @@ notes:
     certificates) holds.
 author:
   - tether.fleet contributors (@tether-fleet)
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""

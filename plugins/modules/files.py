@@ -53,15 +53,10 @@ options:
         description: Mode in octal. V(0644) for files and V(0755) for directories when absent.
         type: str
 attributes:
-  check_mode:
-    description: Predicts exactly what the run then changes.
-    support: full
   diff_mode:
     description: Shows what changes; secret texts are masked, with a hint whether they change.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""
@@ -99,17 +94,10 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import run_modul
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "files": {
-                "type": "list",
-                "elements": "dict",
-                "required": True,
-                "options": files.ENTRY_SPEC,
-            },
-        },
+        argument_spec=files.ARGUMENT_SPEC,
         supports_check_mode=True,
     )
-    run_module(module, files, {"files": module.params["files"]})
+    run_module(module, files, dict(module.params))
 
 
 if __name__ == "__main__":

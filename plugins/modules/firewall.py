@@ -103,15 +103,10 @@ options:
     choices: [refuse, cut]
     default: refuse
 attributes:
-  check_mode:
-    description: Predicts exactly what the run then changes.
-    support: full
   diff_mode:
     description: Shows the rules.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""
@@ -148,7 +143,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, 
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=firewall.OPTIONS, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=firewall.ARGUMENT_SPEC, supports_check_mode=True)
     try:
         base.choose({"systemd": firewall})
     except Refusal as refusal:

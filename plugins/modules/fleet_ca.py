@@ -24,25 +24,16 @@ options:
     description: The fleet's name; becomes part of the CA's common name.
     type: str
     required: true
-  ca_passphrase:
-    description: The passphrase, at least 12 characters. Take it from a vault.
-    type: str
-  ca_passphrase_file:
-    description: A file on the controller whose first line is the passphrase.
-    type: path
-  ca_passphrase_env:
-    description: Name of an environment variable of the controller that holds the passphrase.
-    type: str
 attributes:
   check_mode:
     description: Predicts whether the run makes the CA.
-    support: full
   diff_mode:
     description: Says that a CA is made.
-    support: full
   idempotent:
     description: A CA is made once and never replaced.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
+  - tether.fleet.ca_passphrase
 """
 
 EXAMPLES = r"""

@@ -15,22 +15,6 @@ description:
   - M(tether.fleet.identity) uses this module for everything; use that one in playbooks.
 author: tether.fleet contributors (@tether-fleet)
 options:
-  host:
-    description: Inventory name of the host; the request's common name.
-    type: str
-    required: true
-  directory:
-    description: Folder of key, request and certificate.
-    type: path
-    default: /etc/tether/identity
-  owner:
-    description: Owner of the key.
-    type: str
-    default: root
-  group:
-    description: Group that may read the key, the ingress's.
-    type: str
-    default: tether-ingress
   rekey:
     description:
       - Make a new key beside the one in use. It takes over when its certificate is installed.
@@ -49,15 +33,14 @@ options:
     type: bool
     default: true
 attributes:
-  check_mode:
-    description: Predicts exactly what the run then changes.
-    support: full
   diff_mode:
     description: Shows what changes, never a key.
-    support: full
   idempotent:
     description: A second run changes nothing, unless O(rekey=true) asks for a new key each time.
     support: partial
+extends_documentation_fragment:
+  - tether.fleet.attributes
+  - tether.fleet.host_key
 """
 
 EXAMPLES = r"""
@@ -106,21 +89,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.tether.fleet.plugins.module_utils import host_key
 from ansible_collections.tether.fleet.plugins.module_utils.plan import run_module
 
-# Only a private key is secret here, and none is ever an option: no_log on "key" paths or names
-# would hide what must be seen.
-SPEC = {
-    "host": {"type": "str", "required": True},
-    "directory": {"type": "path", "default": "/etc/tether/identity"},
-    "owner": {"type": "str", "default": "root"},
-    "group": {"type": "str", "default": "tether-ingress"},
-    "rekey": {"type": "bool", "default": False, "no_log": False},
-    "certificate": {"type": "str"},
-    "activate": {"type": "bool", "default": True},
-}
-
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=host_key.ARGUMENT_SPEC, supports_check_mode=True)
     run_module(module, host_key, dict(module.params))
 
 

@@ -45,9 +45,19 @@ options:
     type: int
     default: 60
   libraries:
-    description: Shared libraries that are needed, as package name and soname.
-    type: dict
-    default: {}
+    description: Shared libraries that are needed.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      library:
+        description: Its soname, as C(ldconfig -p) lists it.
+        type: str
+        required: true
+      packages:
+        description: The package that brings it, by family of operating systems.
+        type: dict
+        required: true
   commands:
     description: Commands that are needed, as package name and command.
     type: dict
@@ -68,23 +78,25 @@ options:
 attributes:
   check_mode:
     description: Does the same in check mode.
-    support: full
   diff_mode:
     description: Nothing changes, so there is nothing to show.
     support: none
   idempotent:
     description: Nothing changes.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""
 - name: Look whether the host is fit
   tether.fleet.host_preflight:
     space:
-      - {path: /opt, bytes: 500000000}
-      - {path: /var, bytes: 8000000000}
+      - {path: /opt/tether, bytes: 500000000}
+      - {path: /var/lib/tether, bytes: 8000000000}
     controller_time: "{{ now().timestamp() }}"
-    libraries: {libvulkan1: libvulkan.so.1, libgomp1: libgomp.so.1}
+    libraries:
+      - library: libvulkan.so.1
+        packages: {Debian: libvulkan1, RedHat: vulkan-loader}
     platforms: [linux-x86_64]
     min_glibc: "2.30"
   become: true
@@ -144,30 +156,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import run_modul
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "space": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "bytes": {"type": "int", "required": True},
-                },
-            },
-            "port": {"type": "int", "default": 9443},
-            "port_unit": {"type": "str", "default": "tether-ingress.service"},
-            "controller_time": {"type": "float"},
-            "max_skew": {"type": "int", "default": 60},
-            "libraries": {"type": "dict", "default": {}},
-            "commands": {"type": "dict", "default": {"openssl": "openssl", "nftables": "nft"}},
-            "missing_packages": {
-                "type": "str",
-                "choices": ["report", "fail"],
-                "default": "report",
-            },
-            "platforms": {"type": "list", "elements": "str", "default": []},
-            "min_glibc": {"type": "str"},
-        },
+        argument_spec=preflight.ARGUMENT_SPEC,
         supports_check_mode=True,
     )
     run_module(module, preflight, dict(module.params))

@@ -20,10 +20,6 @@ description:
     O(activate=false), let the relays learn RV(certificates), then run again and reload the ingress.
 author: tether.fleet contributors (@tether-fleet)
 options:
-  host:
-    description: Inventory name of the host; becomes the certificate's common name.
-    type: str
-    required: true
   names:
     description: DNS names of the host that relays may dial.
     type: list
@@ -38,15 +34,6 @@ options:
     description: Folder of the CA on the controller, see M(tether.fleet.fleet_ca).
     type: path
     required: true
-  ca_passphrase:
-    description: The CA's passphrase. Take it from a vault.
-    type: str
-  ca_passphrase_file:
-    description: A file on the controller whose first line is the passphrase.
-    type: path
-  ca_passphrase_env:
-    description: Name of an environment variable of the controller that holds the passphrase.
-    type: str
   lifetime_days:
     description: Life of a new certificate. Never beyond the CA's.
     type: float
@@ -65,30 +52,20 @@ options:
       - With V(false), one that replaces a certificate which still serves is kept beside it.
     type: bool
     default: true
-  directory:
-    description: Folder of key and certificate on the host.
-    type: path
-    default: /etc/tether/identity
-  owner:
-    description: Owner of the key.
-    type: str
-    default: root
-  group:
-    description: Group that may read the key, the ingress's.
-    type: str
-    default: tether-ingress
 attributes:
   check_mode:
     description: Predicts exactly what the run then changes, also before there is a key or a CA.
-    support: full
   diff_mode:
     description: Shows what changes and why, never a key.
-    support: full
   idempotent:
     description: A second run changes nothing, unless O(rekey=true) asks for a new key each time.
     support: partial
 seealso:
   - module: tether.fleet.fleet_ca
+extends_documentation_fragment:
+  - tether.fleet.attributes
+  - tether.fleet.host_key
+  - tether.fleet.ca_passphrase
 """
 
 EXAMPLES = r"""

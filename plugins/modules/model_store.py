@@ -15,74 +15,14 @@ description:
   - Two namespaces that use the same file keep two copies. Owner and mode belong to the file, so one
     copy would have to be readable by both; the second is copied on the host and not sent again.
   - Costs one call of the host when nothing changes.
-attributes:
-  check_mode:
-    description: Predicts the changes that the run then makes, on a fresh host too.
-    support: full
-  diff_mode:
-    description: Shows each change.
-    support: full
-  idempotent:
-    description: A second run changes nothing.
-    support: full
-options:
-  models:
-    description: Model files.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      namespace:
-        description: Namespace whose engines use the file.
-        type: str
-        required: true
-      name:
-        description: File name, without folders.
-        type: str
-        required: true
-      sha256:
-        description: Digest of the file.
-        type: str
-        required: true
-      size:
-        description: Size in bytes. Default is the size of the file in the depot.
-        type: int
-      source:
-        description: Of no meaning here, so that entries of M(tether.fleet.depot) can be given.
-        type: str
-      group:
-        description: Group of the namespace's engine account. Without it only root reads the file.
-        type: str
-      state:
-        description: V(absent) removes the file.
-        type: str
-        choices: [present, absent]
-        default: present
-  depot_dir:
-    description: Folder of the depot on the controller; see M(tether.fleet.depot).
-    type: path
-  store:
-    description: Folder of the store. Default is V(/var/lib/tether/models).
-    type: path
-  incoming:
-    description: Folder for files on their way. Default is V(/var/lib/tether/incoming).
-    type: path
-  prune:
-    description: Remove all files of the store that O(models) does not list.
-    type: bool
-    default: false
-  verify:
-    description: Read every file instead of comparing size and time.
-    type: bool
-    default: false
-  chunk_size:
-    description: Bytes that are sent at once.
-    type: int
-    default: 67108864
-notes:
-  - Needs root on the host.
 author:
   - tether.fleet contributors (@tether-fleet)
+extends_documentation_fragment:
+  - tether.fleet.attributes
+  - tether.fleet.model_store
+  - tether.fleet.model_store.controller
+  - tether.fleet.delivery
+  - tether.fleet.delivery.controller
 """
 
 EXAMPLES = r"""

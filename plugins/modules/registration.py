@@ -13,7 +13,8 @@ description:
   - A record is a ConfigMap C(host-<host>) in the fleet's namespace with the host's address, port,
     certificates, ingress and engines. It is all that M(tether.fleet.relay) knows of a host.
   - All records are checked before the first is written; one that is as it should be is not
-    written.
+    written. A record that is somebody else's stays as it is; the others are written, and the module
+    fails in the end.
   - Runs on the controller.
 author:
   - tether.fleet contributors (@tether-fleet)
@@ -41,30 +42,28 @@ options:
     default: []
 attributes:
   check_mode:
-    support: full
     description: Predicts what a run changes and returns the records as they would be.
   diff_mode:
-    support: full
     description: Shows the records.
   idempotent:
-    support: full
     description: A second run makes one list request and changes nothing.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - tether.fleet.cluster
+  - tether.fleet.attributes
 seealso:
   - module: tether.fleet.relay
 """
 
 EXAMPLES = r"""
-- name: Register two hosts
+- name: Register a host
   tether.fleet.registration:
     fleet: demo
     kubeconfig: ~/.kube/config
     records:
       - schema: 1
         host: gpu1
-        address: 10.99.0.11
+        address: 192.0.2.11
         port: 9443
         certificates: ["{{ lookup('ansible.builtin.file', 'gpu1.crt') }}"]
         ingress: {version: 2.11.7}
@@ -83,6 +82,10 @@ RETURN = r"""
 records:
   description: The records that were given, by host.
   returned: success
+  type: dict
+refused:
+  description: Why records could not be written, by host.
+  returned: always
   type: dict
 changes:
   description: What was changed, or in check mode would be.
@@ -122,6 +125,16 @@ def main() -> None:
         result["requests"] = arguments.counts(client)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), **refusal.facts)
+    if result["refused"]:
+        module.fail_json(
+            msg="%d of %d hosts could not be registered, the others are.\n%s"
+            % (
+                len(result["refused"]),
+                len(module.params["records"]),
+                "\n".join("%s: %s" % item for item in sorted(result["refused"].items())),
+            ),
+            **result,
+        )
     module.exit_json(**result)
 
 

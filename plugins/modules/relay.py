@@ -81,20 +81,16 @@ options:
     type: int
     default: 120
 attributes:
-  check_mode:
-    support: full
-    description: Predicts what a run changes, also on a cluster that has nothing yet.
   diff_mode:
-    support: full
     description: Shows each object as YAML with every secret value masked.
   idempotent:
-    support: full
     description: A second run makes seven list requests and no write.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - tether.fleet.cluster
+  - tether.fleet.attributes
 requirements:
-  - cryptography >= 40
+  - cryptography >= 42
 seealso:
   - module: tether.fleet.registration
   - module: tether.fleet.token
@@ -109,10 +105,9 @@ EXAMPLES = r"""
     image: docker.io/envoyproxy/envoy@sha256:{{ envoy_digest }}
     ca_certificate: "{{ lookup('ansible.builtin.file', 'fleet-ca.crt') }}"
     models:
-      - {name: tiny, namespace: team-a, port: 80, replicas: 2, hosts: [gpu1, gpu2]}
+      - {name: tiny, namespace: team-a, port: 80, replicas: 2, hosts: [gpu1]}
     hosts:
       gpu1: {address: 192.0.2.11, port: 9443}
-      gpu2: {address: 192.0.2.12, port: 9443}
     create_namespaces: true
     prune: true
 """
@@ -188,17 +183,12 @@ def main() -> None:
     )
     module = arguments.start(spec)
     if certificates.CRYPTOGRAPHY_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("cryptography >= 40"))
+        module.fail_json(msg=missing_required_lib("cryptography >= 42"))
     try:
         result = run(module)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), **refusal.facts)
-    failed = {
-        key: model
-        for key, model in result["models"].items()
-        if model["state"] in ("refused", "waiting")
-        or any(verdict != "accepted" for verdict in model["hosts"].values())
-    }
+    failed = {key: model for key, model in result["models"].items() if relay.needs_attention(model)}
     if failed:
         module.fail_json(msg=describe(failed, len(result["models"])), **result)
     module.exit_json(**result)

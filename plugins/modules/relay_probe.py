@@ -36,16 +36,15 @@ options:
     default: true
 attributes:
   check_mode:
-    support: full
     description: The same, since nothing is changed.
   diff_mode:
-    support: none
     description: There is nothing to show.
+    support: none
   idempotent:
-    support: full
     description: Nothing is changed, ever.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
+  - tether.fleet.attributes
 requirements:
   - kubernetes >= 24.2.0
   - PyYAML
@@ -88,15 +87,9 @@ models:
       type: str
 """
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict
-
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import arguments, probe, relay
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
-
-# Enough to hide one slow model behind the others, few enough for an API server.
-_PARALLEL = 8
 
 
 def main() -> None:
@@ -114,20 +107,7 @@ def main() -> None:
         client = Client(module)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), **refusal.facts)
-
-    def one(model: Any) -> Dict[str, Any]:
-        return probe.probe(
-            client,
-            model.namespace,
-            model.name,
-            model.port,
-            module.params["timeout"],
-            module.params["chat"],
-        )
-
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        answers = list(pool.map(one, models))
-    results = {model.key: answer for model, answer in zip(models, answers)}
+    results = probe.probe_all(client, models, module.params["timeout"], module.params["chat"])
     failed = sorted(key for key, answer in results.items() if not answer["ok"])
     if failed:
         module.fail_json(

@@ -26,18 +26,16 @@ options:
     required: true
 attributes:
   check_mode:
-    support: full
     description: Predicts what a run changes; a token that does not exist yet is returned as a
       random stand-in that is written nowhere.
   diff_mode:
-    support: full
     description: Shows the objects with every secret value masked.
   idempotent:
-    support: full
     description: A second run makes one list request and changes nothing.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - tether.fleet.cluster
+  - tether.fleet.attributes
 seealso:
   - module: tether.fleet.relay
 """

@@ -53,13 +53,12 @@ options:
 attributes:
   check_mode:
     description: Changes nothing, in check mode or out of it.
-    support: full
   diff_mode:
     description: Has nothing to show, since it changes nothing.
-    support: full
   idempotent:
     description: Equal inventories give equal plans.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""

@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional, Union
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, as_refusal
 from ansible_collections.tether.fleet.plugins.plugin_utils import depot, lock, send
 
 DISPLAY = Display()
@@ -38,7 +38,8 @@ class ControllerAction(ActionBase):
         _unused, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
         try:
             result.update(self.act(arguments, task_vars or {}))
-        except Refusal as refusal:
+        except (Refusal, OSError) as error:
+            refusal = as_refusal(error)
             result.update(refusal.facts, failed=True, changed=False, msg=str(refusal))
         except send.FailedError as failed:
             result.update(failed.result)

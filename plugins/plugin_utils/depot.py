@@ -17,10 +17,15 @@ import re
 import time
 import urllib.parse
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils import disk
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
+from ansible_collections.tether.fleet.plugins.module_utils.plan import (
+    Plan,
+    Refusal,
+    Step,
+    as_refusal,
+)
 from ansible_collections.tether.fleet.plugins.plugin_utils import fetch, lock
 
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -52,6 +57,11 @@ def default_folder() -> str:
     """The user's cache folder, as the XDG base directory specification has it."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "tether.fleet", "depot")
+
+
+def without_source(model: Mapping[str, Any]) -> Dict[str, Any]:
+    """A model's entry for a host: its source is the controller's business, and may hold secrets."""
+    return {key: value for key, value in model.items() if key != "source"}
 
 
 def path_of(folder: str, digest: str) -> str:
@@ -115,6 +125,28 @@ def model_source(text: str, base: str, what: str) -> Dict[str, str]:
     return {"file": os.path.join(base, os.path.expanduser(text))}
 
 
+def _each(plan: Plan, work: Callable[[Want], None]) -> List[Refusal]:
+    """Do something for each file of a plan; what is refused is removed from it and returned."""
+    failures: List[Refusal] = []
+    for step in list(plan.steps):
+        try:
+            work(step.data["want"])
+        except (Refusal, OSError) as error:
+            failures.append(as_refusal(error))
+            plan.steps.remove(step)
+    return failures
+
+
+def all_of(failures: List[Refusal]) -> str:
+    """Everything that is wrong, as one message."""
+    if len(failures) == 1:
+        return str(failures[0])
+    return "%d files cannot be had, and no host is changed for now:\n- %s" % (
+        len(failures),
+        "\n- ".join(map(str, failures)),
+    )
+
+
 class Depot:
     """A depot in one folder.
 
@@ -148,21 +180,29 @@ class Depot:
                 )
         return plan
 
-    def check_sources(self, plan: Plan) -> None:
-        """Refuse, before the first download, what can be seen to fail."""
-        for step in plan.steps:
-            want = step.data["want"]
-            if "file" in want.source:
-                fetch.check_file(want.source["file"], want.size, want.title)
+    def check_sources(self, plan: Plan) -> List[Refusal]:
+        """What can be seen to fail, all of it, before the first download.
+
+        :raises Refusal: when there is no room for it all
+        """
+        failures = _each(plan, self._check_source)
         need = sum(step.data["want"].size or 0 for step in plan.steps)
         free = disk.free_bytes(self.folder)
         if need > free:
             raise disk.no_space("depot", self.folder, need, free)
+        return failures
 
-    def apply(self, plan: Plan) -> None:
-        """Fetch what the plan names, one after the other."""
-        for step in plan.steps:
-            self.fetch(step.data["want"])
+    @staticmethod
+    def _check_source(want: Want) -> None:
+        if "file" in want.source:
+            fetch.check_file(want.source["file"], want.size, want.title)
+
+    def apply(self, plan: Plan) -> List[Refusal]:
+        """Fetch what the plan names, one after the other.
+
+        :return: what could not be fetched; one that fails does not keep the next from being tried
+        """
+        return _each(plan, self.fetch)
 
     def facts(self, desired: List[Want]) -> List[Dict[str, Any]]:
         """Per file where it is, or will be."""

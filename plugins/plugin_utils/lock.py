@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Union
 
 import yaml
 
@@ -202,6 +202,27 @@ def pick(lock: Dict[str, Any], name: str, platform: str) -> Dict[str, Any]:
         version=entry["version"],
         platform=platform,
     )
+
+
+# What the host's part of an installation has to know of a pin.
+_ENTRY = ("name", "version", "sha256", "size", "format", "binary", "extract")
+
+
+def entries(lock: Dict[str, Any], names: Iterable[str], platform: str) -> List[Dict[str, Any]]:
+    """The pins of several artifacts as ``artifact_host`` takes them.
+
+    :raises Refusal: as ``pick``
+    """
+    return [{key: pin[key] for key in _ENTRY} for pin in (pick(lock, n, platform) for n in names)]
+
+
+def by_platform(lock: Dict[str, Any], names: Iterable[str]) -> Dict[str, List[Dict[str, Any]]]:
+    """``entries`` for every platform that all of them are pinned for."""
+    names = list(names)
+    everywhere = set(PLATFORMS)
+    for name in names:
+        everywhere &= set(lock["artifacts"].get(name, {}).get("platforms", {}))
+    return {platform: entries(lock, names, platform) for platform in sorted(everywhere)}
 
 
 def platform_of(system: str, machine: str) -> str:

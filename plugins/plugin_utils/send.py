@@ -16,6 +16,7 @@ import tempfile
 from typing import Any, Callable, Dict, List
 
 from ansible import constants
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
@@ -113,6 +114,22 @@ class _Sender:
             progress.at(offset)
 
     def _put(self, path: str, digest: str, offset: int, size: int, total: int) -> Dict[str, Any]:
+        try:
+            return self._put_chunk(path, digest, offset, size, total)
+        except AnsibleConnectionFailure:
+            raise
+        except AnsibleError as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise Refusal(
+                "%d bytes for the temporary folder of the ssh account" % size,
+                "no way to write them there (%s)" % " ".join(lines)[-300:],
+                "room for that many, in the account's own home",
+                "Make room there (df -h), or set ansible_remote_tmp to a folder that has it",
+            ) from error
+
+    def _put_chunk(
+        self, path: str, digest: str, offset: int, size: int, total: int
+    ) -> Dict[str, Any]:
         shell = self.action._connection._shell
         folder = shell.tmpdir or self.action._make_tmp_path()
         self.number += 1

@@ -17,16 +17,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-PLUGIN_TYPES = {"modules": "module", "filter": "filter", "test": "test", "lookup": "lookup"}
+PLUGIN_TYPES = {
+    "modules": "module", "filter": "filter", "test": "test", "lookup": "lookup",
+    "callback": "callback",
+}  # fmt: skip
 
 # Beside what galaxy itself adds. A file that matches none of these has no business in the archive.
 ALLOWED = re.compile(
     r"""(
     MANIFEST\.json | FILES\.json | README\.md | LICENSE | CONTRIBUTING\.md | CHANGELOG\.rst
-    | fleet\.lock\.yml | requirements\.(in|txt|yml) | meta/runtime\.yml
+    | fleet\.lock\.yml | requirements\.(in|txt|yml) | bindep\.txt
+    | meta/(runtime|execution-environment)\.yml
     | changelogs/(config|changelog)\.yaml
     | docs/.+\.(md|rst|svg|png|yml)
-    | plugins/(action|doc_fragments|filter|lookup|module_utils|modules|plugin_utils|test)/
+    | plugins/(action|callback|doc_fragments|filter|lookup|module_utils|modules|plugin_utils|test)/
       .+\.(py|json|ya?ml|j2)
     | roles/[a-z_]+/(defaults|files|handlers|meta|tasks|templates|vars)/.+
     | playbooks/.+\.(ya?ml|j2|md)
@@ -36,7 +40,8 @@ ALLOWED = re.compile(
 )
 REQUIRED = [
     "README.md", "LICENSE", "requirements.txt", "meta/runtime.yml", "playbooks/site.yml",
-    "fleet.lock.yml",
+    "fleet.lock.yml", "bindep.txt", "meta/execution-environment.yml",
+    "inventories/example/ansible.cfg",
 ]  # fmt: skip
 SECRETS = [
     re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[A-Za-z0-9+/]{20}"),

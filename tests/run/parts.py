@@ -31,14 +31,20 @@ class Part:
     limit: int = 600
 
 
+# Folder -> what in it is a part of its own.
+_APART = {
+    "tests/unit": ("tests/unit/plugins/action",),
+    "tests/package": ("tests/package/test_installed.py",),
+}
+
+
 def _pytest(
     name: str, what: str, path: str, bed: str = "", company: bool = False, limit: int = 600
 ) -> Part:
     argv: tuple[str, ...] = (PYTHON, "-m", "pytest", "-q", path)
-    if path == "tests/unit":
-        # The slow half is a part of its own, so that the two can run side by side.
-        argv += ("--ignore=tests/unit/plugins/action",)
-    needs = f"{path}/**/test_*.py"
+    # The slow half is a part of its own, so that the two can run side by side.
+    argv += tuple(f"--ignore={each}" for each in _APART.get(path, ()))
+    needs = path if path.endswith(".py") else f"{path}/**/test_*.py"
     return Part(name, what, argv, needs=needs, bed=bed, company=company, limit=limit)
 
 
@@ -56,16 +62,22 @@ BEFORE = (
     _pytest("action", "action plugins, run by ansible-playbook", "tests/unit/plugins/action",
             company=True, limit=1200),
     _pytest("unit", "pure functions, specifications, documents", "tests/unit", company=True),
+    Part("oldest", "unit and action tests with the oldest versions claimed",
+         (PYTHON, "tests/run/oldest.py"), company=True, limit=1800),
     Part("ansible-lint", "roles and playbooks, production profile", ("ansible-lint", "--strict"),
+         company=True),
+    Part("docs", "documentation of plugins and roles", (PYTHON, "tests/docs", "lint"),
          company=True),
     Part("mypy", "types", (PYTHON, "tests/run/typecheck.py"), company=True),
 )  # fmt: skip
 AFTER = (
-    # Both wait more than they work; the second makes beds of its own.
+    # They wait more than they work; the last two make beds of their own.
     _pytest("integration", "against real parts", "tests/integration",
             bed="may", company=True, limit=1200),
     _pytest("testbed", "the test bed's own tests", "tests/testbed/tests",
             bed="must", company=True, limit=1200),
+    _pytest("installed", "the archive alone provisions a fleet: oldest and newest versions",
+            "tests/package/test_installed.py", company=True, limit=1800),
 )  # fmt: skip
 
 
@@ -99,9 +111,10 @@ def programs(folder: str, name: str = "") -> list[Part]:
     return [
         Part(
             f"{folder} {stem}",
-            "figures on the test bed",
+            "figures on a test bed",
             (PYTHON, str(path.relative_to(ROOT))),
-            bed="must",
+            # A benchmark brings its own bed up, and needs the machine for itself.
+            bed="" if folder == "bench" else "must",
             limit=3600,
         )
         for stem, path in zip(names, found, strict=True)

@@ -15,8 +15,10 @@ TREES = [
     ((f"{LINKED}/plugins",), (COLLECTIONS,)),
     (("tests/run",), ("tests/run",)),
     (("tests/testbed",), ("tests/testbed",)),
+    (("tests/bench",), ("tests/bench",)),
     (("tests/callbacks",), ("tests/callbacks",)),
     (("tests/demo",), ("tests/demo",)),
+    (("tests/docs",), ("tests/docs",)),
 ]
 
 

@@ -1,6 +1,6 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the tests of this scenario need of the bed: its hosts, its cluster, its client pod."""
+"""What the tests of a scenario need of the bed: its hosts, its cluster, its client pod."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
-SCENARIO = ROOT / "molecule" / "default"
-NAME = "test"
+# Another scenario with a bed of its own uses these helpers too, and says so before it imports them.
+SCENARIO = ROOT / "molecule" / os.environ.get("MOLECULE_SCENARIO_NAME", "default")
+NAME = os.environ.get("TETHER_TEST_BED", "test")
 STATE = Path("/var/lib/tether-bed") / NAME
 GPU1, GPU2, NEIGHBOUR = "10.99.1.11", "10.99.1.12", "10.99.1.21"
 CLIENTS = "clients"

@@ -11,9 +11,10 @@ from __future__ import annotations
 import datetime
 import email.utils
 import json
+import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import answers, labels, way_in
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ KINDS: Dict[str, Tuple[str, str, bool]] = {
 
 _PARTIAL = "application/json;as=%s;g=meta.k8s.io;v=v1"
 _TIMEOUT = (10, 60)
+# Seconds for a server's first answer, all tries together.
+_FIRST_ANSWER = 20.0
 
 
 class Failed(Refusal):
@@ -69,26 +72,10 @@ class Client:
     """
 
     def __init__(self, module: AnsibleK8SModule) -> None:
-        # Imported here: it loads the kubernetes package, which a unit test does not need.
-        from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import (
-            get_api_client,
-        )
-        from ansible_collections.kubernetes.core.plugins.module_utils.k8s.exceptions import (
-            CoreException,
-        )
-
         self.counts: Dict[str, int] = {}
         self.requests: List[str] = []
         self._offset = datetime.timedelta()
-        try:
-            self._dynamic = get_api_client(module).client
-        except (CoreException, HTTPError, ApiException, ValueError, OSError) as error:
-            raise Refusal(
-                "the Kubernetes API",
-                "no usable way in (%s)" % str(error).split("\n", maxsplit=1)[0],
-                "credentials that kubernetes.core.k8s would accept",
-                "Check kubeconfig and context, and that the API server can be reached",
-            ) from error
+        self._dynamic = _connect(module)
         self.host = str(self._dynamic.configuration.host)
 
     def now(self) -> datetime.datetime:
@@ -244,12 +231,7 @@ class Client:
                 text = text.decode("utf-8", "replace")
             return int(error.status or 0), text
         except (HTTPError, OSError) as error:
-            raise Refusal(
-                "the Kubernetes API at %s" % self.host,
-                "no answer to %s %s (%s)" % (method, path, error),
-                "an answer",
-                "Check that the API server can be reached from this controller",
-            ) from error
+            raise way_in.no_connection(self.host, error) from error
 
     def _json(
         self,
@@ -265,7 +247,12 @@ class Client:
         if 200 <= status < 300:
             data: Object = json.loads(text)
             return data
-        raise refusal_of(status, text, verb, kind, namespace, name)
+        refusal = refusal_of(status, text, verb, kind, namespace, name)
+        if status == 401:
+            ended = way_in.ended_credentials(self._dynamic.configuration, self.now())
+            if ended:
+                refusal = Failed(401, refusal.what, ended, refusal.expected, refusal.remedy)
+        raise refusal
 
     def _note_time(self, headers: Dict[str, str]) -> None:
         for key, value in headers.items():
@@ -291,35 +278,57 @@ def refusal_of(
 ) -> Failed:
     """An error of the API server, in words that name verb, resource and namespace."""
     try:
-        message = str(json.loads(text).get("message") or text)
+        data = json.loads(text)
     except ValueError:
-        message = text[:300]
+        data = None
+    message = answers.message_of(data, text)
     plural = KINDS[kind][1]
     place = "in namespace %s" % namespace if namespace else "in the whole cluster"
     what = "%s %s%s %s" % (verb, plural, " " + name if name else "", place)
-    expected, remedy = {
-        401: (
-            "valid credentials",
-            "Renew the credentials in the kubeconfig",
-        ),
-        403: (
-            "the right to %s %s there" % (verb, plural),
-            "Grant that verb on that resource to the account of the kubeconfig",
-        ),
-        404: (
-            "it to exist",
-            "Create the namespace, or let create_namespaces do it",
-        ),
-        409: (
-            "nobody else to change it at the same time",
-            "Find out who else writes it, then run again",
-        ),
-        422: (
-            "an object that the API server accepts",
-            "Correct the value that it names",
-        ),
-    }.get(status, ("success", "Look at the API server's own log"))
+    expected, remedy = answers.advice(status, message, verb, plural, namespace)
     return Failed(status, what, "status %d (%s)" % (status, message), expected, remedy)
+
+
+def _connect(module: AnsibleK8SModule) -> Any:
+    """kubernetes.core's client, whose first request may go to a server that never answers.
+
+    That request has no time limit of its own, and the kernel's is two minutes for each of four
+    tries; so it is made beside, and left behind when it takes too long.
+    """
+    # Imported here: it loads the kubernetes package, which a unit test does not need.
+    from ansible_collections.kubernetes.core.plugins.module_utils.k8s.client import (
+        get_api_client,
+    )
+
+    outcome: Dict[str, Any] = {}
+
+    def connect() -> None:
+        try:
+            outcome["client"] = get_api_client(module).client
+        # A kubeconfig is anybody's file, and the library raises whatever it stumbles over in it.
+        except Exception as error:  # noqa: BLE001
+            outcome["error"] = error
+
+    beside = threading.Thread(target=connect, daemon=True)
+    beside.start()
+    beside.join(_FIRST_ANSWER)
+    error = outcome.get("error")
+    if "client" in outcome:
+        return outcome["client"]
+    if error is None:
+        error = TimeoutError("timed out")
+    elif isinstance(error, ApiException):
+        raise refusal_of(int(error.status or 0), str(error.body), "get", "Namespace", None, None)
+    elif not isinstance(error, HTTPError):
+        raise way_in.no_configuration(error) from error
+    raise way_in.no_connection(_server(), error) from error
+
+
+def _server() -> str:
+    """The server of the kubeconfig that was read last."""
+    from kubernetes.client import Configuration
+
+    return str(Configuration.get_default_copy().host)
 
 
 def _identity(item: Object) -> Tuple[str, Optional[str], str]:

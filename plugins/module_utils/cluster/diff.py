@@ -57,7 +57,26 @@ def surplus(desired: Object, live: Object) -> Object:
             for key in reversed(path):
                 below = {key: below}
             patch.update(below)
+    if _foreign_ports(desired, live):
+        patch.setdefault("spec", {})["ports"] = desired["spec"]["ports"]
     return patch
+
+
+def _foreign_ports(desired: Object, live: Object) -> bool:
+    """Whether others gave our Service a port, or changed one: an apply would add ours beside it,
+    which the API server refuses when both have one name."""
+    if desired["kind"] != "Service":
+        return False
+
+    def key(port: Object) -> Tuple[Any, Any]:
+        return port.get("port"), port.get("protocol", "TCP")
+
+    ours = {key(port) for port in desired["spec"]["ports"]}
+    for entry in live["metadata"].get("managedFields") or []:
+        if entry.get("manager") == labels.MANAGER:
+            listed = _at(entry.get("fieldsV1") or {}, ("f:spec", "f:ports"))
+            ours |= {key(json.loads(name[2:])) for name in listed if name.startswith("k:")}
+    return any(key(port) not in ours for port in _at(live, ("spec",)).get("ports") or [])
 
 
 def needs_upgrade(live: Object) -> Optional[int]:

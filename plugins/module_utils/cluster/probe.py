@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Dict, Optional, Tuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Optional, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import objects
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 _EXCERPT = 400
+# Enough to hide one slow model behind the others, few enough for an API server.
+_PARALLEL = 8
 
 
 def ask(
@@ -107,6 +111,19 @@ def probe(
             result["model"] = first_model(text, name)
     result["ok"] = True
     return result
+
+
+def probe_all(
+    client: Client, models: List[objects.Model], timeout: float, chat: bool = True
+) -> Dict[str, Dict[str, Any]]:
+    """``probe`` for several models side by side, by their keys."""
+
+    def one(model: objects.Model) -> Dict[str, Any]:
+        return probe(client, model.namespace, model.name, model.port, timeout, chat)
+
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        answers = list(pool.map(one, models))
+    return {model.key: answer for model, answer in zip(models, answers)}
 
 
 def _forbidden(status: int, text: str) -> bool:

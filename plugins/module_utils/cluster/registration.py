@@ -118,10 +118,13 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
-    """What differs; ``facts["records"]`` holds the records that then are there, by host."""
+    """What differs; ``facts["records"]`` holds the records that then are there, by host, and
+    ``facts["refused"]`` why others cannot be written: one host's trouble never stops another's."""
     fleet, place = desired["fleet"], desired["fleet_namespace"]
     result = Plan()
     records: Dict[str, Any] = {}
+    refused: Dict[str, str] = {}
+    result.facts["refused"] = refused
     if desired["state"] == "absent":
         for host in sorted(set(desired["hosts"])):
             live = observed["records"].get(labels.record_name(host))
@@ -132,13 +135,8 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     for record in sorted(desired["records"], key=lambda item: str(item.get("host"))):
         name = labels.record_name(record["host"])
         if name in observed["foreign"]:
-            raise Refusal(
-                "ConfigMap %s/%s" % (place, name),
-                "one that is not this fleet's (%s)"
-                % ownership.describe_owner(observed["foreign"][name]),
-                "none, or one with the labels of fleet %s" % fleet,
-                "Remove or rename that ConfigMap, or choose another fleet_namespace",
-            )
+            refused[record["host"]] = str(_foreign(name, observed["foreign"][name], fleet, place))
+            continue
         item = record_object(record, fleet, place)
         live = observed["records"].get(name)
         if live is None or diff.differs(item, live):
@@ -146,6 +144,28 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         records[record["host"]] = record
     result.facts["records"] = records
     return result
+
+
+def _foreign(name: str, item: Dict[str, Any], fleet: str, place: str) -> Refusal:
+    owner = ownership.describe_owner(item)
+    remedy = "Remove or rename that ConfigMap, or choose another fleet_cluster_namespace"
+    if labels.MANAGER in {
+        entry.get("manager") for entry in item["metadata"].get("managedFields") or []
+    }:
+        # Ours once: somebody took its labels away, and with them the proof.
+        marks = " ".join(
+            "%s=%s" % pair for pair in sorted(labels.record_labels(fleet, "host").items())
+        )
+        remedy = (
+            "If it is this fleet's after all, give it its labels again: kubectl label configmap %s"
+            " -n %s --overwrite %s. Else remove or rename it" % (name, place, marks)
+        )
+    return Refusal(
+        "ConfigMap %s/%s" % (place, name),
+        "one that is not this fleet's (%s)" % owner,
+        "none, or one with the labels of fleet %s" % fleet,
+        remedy,
+    )
 
 
 def check(records: List[Any], predicted: bool = False) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    answers,
     certificates,
     diff,
     envoy,
@@ -78,6 +79,13 @@ class Verdict:
             "hosts": self.hosts,
             "changes": [item.summary() for item in self.steps],
         }
+
+
+def needs_attention(result: Dict[str, Any]) -> bool:
+    """Whether a model (``Verdict.result``) is not served, or not by all of its hosts."""
+    return result["state"] in ("refused", "waiting") or any(
+        verdict != "accepted" for verdict in result["hosts"].values()
+    )
 
 
 def check_image(image: str) -> None:
@@ -155,7 +163,13 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
     for kind in KINDS:
         for item in client.list(kind, selector):
             ours[_key(item)] = item
-    namespaces = {item["metadata"]["name"] for item in client.list("Namespace", metadata_only=True)}
+    listed = client.list("Namespace", metadata_only=True)
+    namespaces = {item["metadata"]["name"] for item in listed}
+    ending = {
+        item["metadata"]["name"]: item["metadata"]["deletionTimestamp"]
+        for item in listed
+        if item["metadata"].get("deletionTimestamp")
+    }
     missing: Dict[str, List[Key]] = {}
     for model in desired["models"]:
         if model.namespace not in namespaces:
@@ -170,6 +184,7 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
         "ours": ours,
         "foreign": foreign,
         "namespaces": namespaces,
+        "ending": ending,
         "now": client.now(),
     }
 
@@ -185,7 +200,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     first: List[Step] = []
     verdicts: Dict[str, Verdict] = {}
     new_namespaces: Set[str] = set()
-    records, broken, predicted = _records(desired, observed)
+    records, broken, predicted = read_records(desired, observed)
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict()
         foreign = [observed["foreign"][key] for key in _keys(model) if key in observed["foreign"]]
@@ -194,7 +209,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             owner = ownership.describe_owner(item)
             findings[name] = {"uid": item["metadata"].get("uid", ""), "owner": owner}
             if remembered.get(name) != findings[name]:
-                first.append(_refusal_event(item, owner, model, desired["fleet"]))
+                first.append(_refusal_event(item, name, owner, model, desired["fleet"]))
         if foreign:
             verdict.state = "refused"
             verdict.reason = "; ".join(
@@ -213,11 +228,21 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             if not desired["create_namespaces"]:
                 verdict.state = "refused"
                 verdict.reason = (
-                    "namespace %s does not exist. Create it, or set create_namespaces"
+                    "namespace %s does not exist. Create it, or set fleet_create_namespaces: true"
                     % model.namespace
                 )
                 continue
             new_namespaces.add(model.namespace)
+        elif model.namespace in observed["ending"]:
+            verdict.state = "refused"
+            verdict.reason = str(
+                Refusal(
+                    "namespace %s" % model.namespace,
+                    "it is being deleted, since %s" % observed["ending"][model.namespace],
+                    *answers.being_deleted(model.namespace),
+                )
+            )
+            continue
         verdict.dials = ["%s (%s port %d)" % (one.name, one.address, one.port) for one in hosts]
         verdict.steps = _model_steps(model, hosts, token, desired, observed)
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
@@ -264,7 +289,7 @@ def _look_up(client: Client, kind: str, keys: List[Key]) -> Dict[Key, Dict[str, 
     return {_key(item): item for item in items if _key(item) in keys}
 
 
-def _records(
+def read_records(
     desired: Dict[str, Any], observed: Dict[str, Any]
 ) -> Tuple[Dict[str, Dict[str, Any]], Dict[str, str], Set[str]]:
     """Records by host, why those that cannot be read cannot be, and which are only predicted."""
@@ -417,8 +442,10 @@ def _model_steps(
     return steps
 
 
-def _refusal_event(item: Dict[str, Any], owner: str, model: objects.Model, fleet: str) -> Step:
-    kind, place, name = _key(item)
+def _refusal_event(
+    item: Dict[str, Any], finding: str, owner: str, model: objects.Model, fleet: str
+) -> Step:
+    kind = item["kind"]
     message = (
         "Model %s of fleet %s is not set up: this %s is not the fleet's (%s) and stays as it is."
         % (model.key, fleet, kind, owner)
@@ -426,12 +453,13 @@ def _refusal_event(item: Dict[str, Any], owner: str, model: objects.Model, fleet
     return Step(
         "create",
         "Event",
-        "OwnershipRefused on %s %s/%s" % (kind, place, name),
+        "OwnershipRefused on %s" % finding,
         after=message,
         data={
             "object": events.event(item, "OwnershipRefused", message, fleet),
             "live": None,
             "model": "",
+            "finding": finding,
         },
     )
 

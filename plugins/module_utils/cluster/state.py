@@ -8,7 +8,7 @@ An Event is sent when such a finding is new or changes, not at every run.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
 
@@ -25,6 +25,13 @@ def refused(live: Optional[Dict[str, Any]]) -> Dict[str, Dict[str, str]]:
         return dict(data.get("refused") or {})
     except (ValueError, AttributeError, TypeError, RecursionError):
         return {}
+
+
+def without(item: Dict[str, Any], lost: Iterable[str]) -> Dict[str, Any]:
+    """The state object without findings that nobody was told of: the next run tells them."""
+    findings = {name: found for name, found in refused(item).items() if name not in set(lost)}
+    marks = item["metadata"]
+    return state_object(findings, marks["labels"][labels.FLEET], marks["namespace"])
 
 
 def state_object(findings: Dict[str, Dict[str, str]], fleet: str, namespace: str) -> Dict[str, Any]:

@@ -10,7 +10,12 @@ import re
 import secrets
 from typing import Any, Dict, Optional
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels, objects, ownership
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    answers,
+    labels,
+    objects,
+    ownership,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
@@ -75,7 +80,15 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
     missing = sorted(names - set(found))
     exists = True
     if missing:
-        exists = client.get("Namespace", place, metadata_only=True) is not None
+        namespace = client.get("Namespace", place, metadata_only=True)
+        exists = namespace is not None
+        since = (namespace or {}).get("metadata", {}).get("deletionTimestamp")
+        if since:
+            raise Refusal(
+                "the fleet's own namespace %s" % place,
+                "it is being deleted, since %s" % since,
+                *answers.being_deleted(place),
+            )
     foreign = {}
     if missing and exists:
         for name in missing:

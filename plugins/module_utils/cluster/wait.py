@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import answers, labels
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 
 # Reasons with which a container does not start however long one waits.
@@ -39,6 +39,14 @@ def unfinished(deployment: Dict[str, Any]) -> Optional[str]:
             return "%d of %d relays are %s" % (int(status.get(key) or 0), wanted, name)
     if int(status.get("replicas") or 0) > wanted:
         return "%d relays of the former version still run" % (status["replicas"] - wanted)
+    return None
+
+
+def cannot_make_pods(deployment: Optional[Dict[str, Any]]) -> Optional[str]:
+    """Why the cluster refuses a Deployment's pods (a quota, a policy, a limit), or None. Pure."""
+    for condition in ((deployment or {}).get("status") or {}).get("conditions") or []:
+        if (condition.get("type"), condition.get("status")) == ("ReplicaFailure", "True"):
+            return str(condition.get("message") or condition.get("reason"))
     return None
 
 
@@ -79,6 +87,13 @@ def shortcoming(pod: Dict[str, Any]) -> Optional[str]:
 def _waiting(pod: Dict[str, Any]) -> Optional[str]:
     for container in (pod.get("status") or {}).get("containerStatuses") or []:
         waiting = (container.get("state") or {}).get("waiting") or {}
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        if waiting.get("reason") == "CrashLoopBackOff" and ended:
+            # Its own message says only for how long the kubelet pauses.
+            return "CrashLoopBackOff: exit status %s (%s)" % (
+                ended.get("exitCode"),
+                ended.get("reason"),
+            )
         if waiting.get("reason"):
             return ("%s: %s" % (waiting["reason"], waiting.get("message") or "")).rstrip(": ")
     return None
@@ -112,7 +127,7 @@ def wait(
                 pods.setdefault(_model(pod), []).append(pod)
             for model in sorted(pending):
                 current = [pod for pod in pods.get(model, []) if is_current(pod, found.get(model))]
-                reason = _explain(client, current, over)
+                reason = _refused_pods(found.get(model)) or _explain(client, current, over)
                 if reason:
                     result[model] = "%s; %s" % (result[model], reason)
                     pending.discard(model)
@@ -126,6 +141,16 @@ def _model(item: Dict[str, Any]) -> Tuple[str, str]:
     return meta["namespace"], (meta.get("labels") or {}).get(labels.MODEL, "")
 
 
+def _refused_pods(deployment: Optional[Dict[str, Any]]) -> Optional[str]:
+    message = cannot_make_pods(deployment)
+    if message is None or deployment is None:
+        return None
+    advice = answers.of_admission(message, deployment["metadata"]["namespace"])
+    if advice is None:
+        return "its pods are refused: %s" % message
+    return "its pods are refused (%s); expected %s. %s" % (message, *advice)
+
+
 def _explain(client: Client, pods: List[Dict[str, Any]], over: bool) -> Optional[str]:
     """Why pods do not run: at once if that is final, else when the time is over."""
     for pod in sorted(pods, key=lambda item: item["metadata"]["creationTimestamp"], reverse=True):
@@ -134,8 +159,19 @@ def _explain(client: Client, pods: List[Dict[str, Any]], over: bool) -> Optional
             continue
         name, place = pod["metadata"]["name"], pod["metadata"]["namespace"]
         lines = client.logs(place, name, _LOG_LINES, previous="CrashLoop" in reason).strip()
+        told = "pod %s: %s" % (name, reason)
         if lines:
-            return "pod %s: %s. Its last lines: %s" % (name, reason, lines)
-        warning = "" if hopeless(pod) else client.last_warning(place, name)
-        return "pod %s: %s. %s" % (name, reason, warning)
+            told += ". Its last lines: %s" % lines
+        elif not hopeless(pod):
+            told += ". %s" % client.last_warning(place, name)
+        return (told + remedy(reason)).rstrip(". ") + "."
     return None
+
+
+def remedy(reason: str) -> str:
+    """What to do about a pod that does not start, as a sentence; empty where nobody knows. Pure."""
+    if "Image" in reason.split(":", maxsplit=1)[0]:
+        return ". Check relay_image, and that the nodes reach its registry and may pull from it"
+    if reason.startswith("not scheduled"):
+        return ". Make room on the nodes, or lower the model's replicas"
+    return ""

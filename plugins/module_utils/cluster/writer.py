@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import diff, labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import diff, labels, state
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client, Failed
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.lease import Lease, LeaseLost
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
@@ -108,11 +108,14 @@ def converge(client: Client, component: Any, desired: Dict[str, Any], check_mode
 
 def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
     touched: Dict[Tuple[str, str], str] = {}
+    untold: List[str] = []
     for item in outcome.plan.steps:
         model = item.data.get("model") or ""
         if model in outcome.errors:
             continue
         lease.check()
+        if untold and _is_state(item):
+            item.data["object"] = state.without(item.data["object"], untold)
         try:
             _write(client, item)
         except LeaseLost:
@@ -120,7 +123,8 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
         except Refusal as refusal:
             if item.kind == "Event":
                 outcome.warnings.append("No event could be sent: %s" % refusal)
-            elif item.kind == "ConfigMap" and item.name.endswith("/" + labels.STATE_NAME):
+                untold.append(item.data["finding"])
+            elif _is_state(item):
                 # What follows is an Event said twice; it is no reason to leave models unserved.
                 outcome.warnings.append("What was refused is not remembered: %s" % refusal)
             elif model:
@@ -133,6 +137,10 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
             touched[item.data["touch"][0]] = item.data["touch"][1]
     for (namespace, selector), value in touched.items():
         _touch(client, namespace, selector, value)
+
+
+def _is_state(item: Step) -> bool:
+    return item.kind == "ConfigMap" and item.name.endswith("/" + labels.STATE_NAME)
 
 
 def _write(client: Client, item: Step) -> None:

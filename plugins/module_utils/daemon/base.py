@@ -123,6 +123,10 @@ ENTRY_SPEC: Dict[str, Any] = {
     },
     "stop_timeout": {"type": "int", "default": 30},
 }
+ARGUMENT_SPEC: Dict[str, Any] = {
+    "daemons": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_SPEC},
+    "prune": {"type": "list", "elements": "str", "default": []},
+}
 
 
 def join_device_groups(entries: List[Dict[str, Any]]) -> None:

@@ -400,6 +400,10 @@ def verify(plan: Plan) -> Dict[str, Any]:
         name = one.entry["name"]
         if one.verdict:
             lines = systemctl.last_lines(one.unit, one.invocation, one.since)
+            # systemd tells drop-ins of units that it has loaded, so of a new one only now.
+            others = systemctl.show([one.unit]).get(one.unit, {}).get("DropInPaths")
+            if others:
+                facts[name]["drop_ins"] = others.split()
             _fail(facts[name], one.verdict, lines)
             continue
         facts[name]["healthy"] = True
@@ -419,6 +423,20 @@ def verify(plan: Plan) -> Dict[str, Any]:
     return {"daemons": facts}
 
 
+def settled(plan: Plan) -> str:
+    """One look at what should be running, without waiting: "" when all of it is well.
+
+    :param plan: one without steps: what it says runs is asked whether it answers
+    """
+    entries = [entry for entry in plan.data["entries"] if entry["state"] == "started"]
+    shown = systemctl.show([unit_file.unit_name(entry["name"]) for entry in entries])
+    for entry in entries:
+        reason = watch.glance(entry, shown.get(unit_file.unit_name(entry["name"]), {}))
+        if reason:
+            return "%s: %s" % (entry["name"], reason)
+    return ""
+
+
 def _fail(fact: Dict[str, Any], reason: str, lines: List[str]) -> None:
     fact.update(failed=True, healthy=False, reason=reason, last_lines=lines)
 
@@ -426,7 +444,10 @@ def _fail(fact: Dict[str, Any], reason: str, lines: List[str]) -> None:
 def _in_words(name: str, fact: Dict[str, Any]) -> str:
     lines = fact["last_lines"]
     said = "its last lines:\n  %s\n" % "\n  ".join(lines) if lines else "it wrote no lines"
-    return "%s: %s; %s" % (name, fact["reason"], said)
+    reason = fact["reason"]
+    if fact.get("drop_ins"):
+        reason += "; its unit is changed by %s" % ", ".join(fact["drop_ins"])
+    return "%s: %s; %s" % (name, reason, said)
 
 
 def _write_record(unit: str, invocation: str, start: str, loaded: Optional[str]) -> None:

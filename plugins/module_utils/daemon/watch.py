@@ -77,7 +77,7 @@ class Watch:
             self._probe = _Prober(probe)
         answer = self._probe.answer
         if answer == "":
-            self.verdict = self._stranger()
+            self.verdict = self.stranger()
         elif waited > probe["timeout"]:
             self.verdict = "it is not healthy after %d s: %s%s" % (
                 probe["timeout"],
@@ -93,7 +93,7 @@ class Watch:
             return health.unix_listeners(probe["unix"])
         return health.listeners(probe["port"])
 
-    def _stranger(self) -> str:
+    def stranger(self) -> str:
         """What is wrong when the healthy answer came from another process, else ""."""
         found = [item for item in self._listeners() if item["pid"]]
         if found and not any(item["unit"] == self.unit for item in found):
@@ -107,6 +107,16 @@ class Watch:
         probe = self.entry["health"]
         where = probe["unix"] if probe.get("unix") else "port %d" % probe["port"]
         return "; %s is taken by %s" % (where, health.in_words(found))
+
+
+def glance(entry: Dict[str, Any], item: Dict[str, str]) -> str:
+    """One look at a process that should run, without waiting: "" when it is well."""
+    state = item.get("ActiveState", "inactive")
+    if state != "active":
+        return "it is %s" % state
+    if entry["type"] == "oneshot" or not entry.get("health"):
+        return ""
+    return health.probe(entry["health"], timeout=2) or Watch(entry, None, None).stranger()
 
 
 class _Prober(threading.Thread):

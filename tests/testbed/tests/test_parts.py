@@ -50,6 +50,18 @@ def test_a_bed_keeps_its_number_and_its_addresses() -> None:
     assert len(set(second.hosts.values())) == 4
 
 
+def test_a_bed_takes_more_hosts_than_have_numbers_of_their_own() -> None:
+    names = [*(f"gpu{number}" for number in range(1, 31)), "neighbour"]
+    bed = layout.settle("wide", names)
+    assert list(bed.hosts) == names
+    assert len(set(bed.hosts.values())) == 31
+    assert bed.hosts["gpu9"] == bed.address(19)
+    assert bed.hosts["neighbour"] == bed.address(21)
+    # Growing moves nobody: what was given out stays.
+    grown = layout.settle("wide", [*names, "gpu31"])
+    assert {name: grown.hosts[name] for name in names} == bed.hosts
+
+
 def test_service_ranges_of_all_beds_stay_apart() -> None:
     ranges = {Bed("any", number).service_range for number in range(200)}
     assert len(ranges) == 200

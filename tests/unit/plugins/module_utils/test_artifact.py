@@ -311,5 +311,5 @@ def test_an_artifact_given_twice(host: Host) -> None:
 
 def test_no_room(host: Host) -> None:
     entry = host.entry("1", size=2**62)
-    with pytest.raises(Refusal, match="free at"):
+    with pytest.raises(Refusal, match="free on the file system at"):
         host.plan(entry)

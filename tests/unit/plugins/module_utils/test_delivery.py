@@ -118,7 +118,7 @@ def test_no_room() -> None:
     delivery.check_space(missing, "/var/x", 4_000_000)
     with pytest.raises(Refusal) as refused:
         delivery.check_space(missing, "/var/x", 3_999_999)
-    assert "4.0 MB free at /var/x" in refused.value.found
+    assert "4.0 MB free on the file system at /" in refused.value.found
     assert "4000000 bytes" in refused.value.expected
 
 

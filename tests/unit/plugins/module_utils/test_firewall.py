@@ -12,7 +12,7 @@ SESSION = {"peer": "10.9.9.9", "port": 22}
 
 
 def options(**keys):
-    checked = ArgumentSpecValidator(firewall.OPTIONS).validate(
+    checked = ArgumentSpecValidator(firewall.ARGUMENT_SPEC).validate(
         {"ingress_sources": ["10.0.0.0/8"], **keys}
     )
     assert not checked.error_messages

@@ -15,7 +15,7 @@ WANTED = {
     "port_unit": "tether-ingress.service",
     "controller_time": 1_000_000.0,
     "max_skew": 60,
-    "libraries": {},
+    "libraries": [],
     "commands": {},
     "missing_packages": "report",
     "platforms": ["linux-x86_64"],
@@ -34,6 +34,7 @@ FIT = {
     "space": [],
     "libraries": {},
     "commands": {},
+    "read_only": {},
     "listeners": [],
     "gpu_devices": [],
 }
@@ -52,6 +53,19 @@ def test_a_fit_host():
     assert facts["findings"] == []
 
 
+def room(path, device=1, **more):
+    """A file system with room for everything, but for what is said of it."""
+    return {
+        "path": path,
+        "device": device,
+        "bytes": 1,
+        "free": 10 * GIB,
+        "total": 10 * GIB,
+        "files": 10_000,
+        **more,
+    }
+
+
 STRANGER = {"pid": 7, "name": "nginx", "unit": "nginx.service", "address": ""}
 
 
@@ -67,8 +81,13 @@ STRANGER = {"pid": 7, "name": "nginx", "unit": "nginx.service", "address": ""}
         ({"time": 1_000_090.0}, "1970-01-12 13:48:10 UTC on this host, 1970-01-12 13:46:40 UTC on"),
         ({"listeners": [STRANGER]}, "process 7 (nginx) of unit nginx.service listening"),
         (
-            {"space": [{"path": "/opt", "bytes": 9 * GIB, "free": GIB, "total": 1, "device": 1}]},
+            {"space": [room("/opt", bytes=9 * GIB, free=GIB)]},
             "1.0 GiB free; expected 9.0 GiB. Free 8.0 GiB there",
+        ),
+        ({"space": [room("/opt", files=3)]}, "inodes at /opt: found room for 3 more files"),
+        (
+            {"read_only": {"/opt/tether": "/opt"}},
+            "file system at /opt: found it read-only, with /opt/tether on it",
         ),
     ],
 )
@@ -96,14 +115,27 @@ def test_our_own_ingress_may_hold_the_port():
 
 def test_paths_on_one_file_system_share_its_space():
     def space(*devices):
-        return [
-            {"path": "/p%d" % i, "bytes": 6 * GIB, "free": 10 * GIB, "total": 1, "device": device}
-            for i, device in enumerate(devices)
-        ]
+        return [room("/p%d" % i, device, bytes=6 * GIB) for i, device in enumerate(devices)]
 
     plan(space=space(1, 2))
+    plan(space=[room("/p", files=-1)])  # a file system without a fixed number of inodes
     with pytest.raises(Refusal, match="/p0 and /p1"):
         plan(space=space(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ('PRETTY_NAME="Debian"\nID=debian\n', "Debian"),
+        ("ID=ubuntu\nID_LIKE=debian\n", "Debian"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "RedHat"),
+        ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "Suse"),
+        ("VERSION_ID=debian\nID=arch\n", "unknown"),
+        ("", "unknown"),
+    ],
+)
+def test_families_of_operating_systems(text, family):
+    assert preflight.os_family(text) == family
 
 
 @pytest.mark.parametrize(
@@ -130,11 +162,16 @@ def test_ldconfig():
 
 
 def test_observe_this_machine(tmp_path):
+    family = preflight.os_family(preflight._os_release())
     seen = preflight.observe(
         {
             **WANTED,
             "space": [{"path": str(tmp_path / "not/yet"), "bytes": 1}],
-            "libraries": {"libc6": "libc.so.6", "nothing": "libnothing.so.9"},
+            "libraries": [
+                {"library": "libc.so.6", "packages": {family: "libc6"}},
+                {"library": "libnothing.so.9", "packages": {family: "nothing"}},
+                {"library": "libnothing.so.9", "packages": {"Elsewhere": "other"}},
+            ],
             "commands": {"coreutils": "ls", "nothing": "no-such-command"},
         }
     )

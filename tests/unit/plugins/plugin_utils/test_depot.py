@@ -91,8 +91,8 @@ class Place:
 
     def get(self, want: Want, verify: bool = False) -> List[str]:
         plan = self.depot.plan([want], self.depot.observe([want], verify))
-        self.depot.check_sources(plan)
-        self.depot.apply(plan)
+        for failure in self.depot.check_sources(plan) + self.depot.apply(plan):
+            raise failure
         return [step.action for step in plan.steps]
 
     @property
@@ -304,7 +304,7 @@ def test_runs_side_by_side(server: Server, tmp_path: Path) -> None:
 
 
 def test_no_room(place: Place, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="free at"):
+    with pytest.raises(Refusal, match="free on the file system at"):
         place.get(want(source={"url": "http://127.0.0.1:1/x"}, size=2**62))
 
 
@@ -433,3 +433,24 @@ def test_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     now[0] = 6.0
     progress.at(70_000_000)
     assert said == ["x: 60 % of 100.0 MB, 10.0 MB/s"]
+
+
+def test_everything_that_is_wrong_is_said_at_once_and_the_rest_is_fetched(
+    place: Place, tmp_path: Path
+) -> None:
+    good, wrong = tmp_path / "good", tmp_path / "wrong"
+    good.write_bytes(DATA)
+    wrong.write_bytes(b"something else")
+    wants = [
+        depot.Want("model", "absent", "0" * 64, None, {"file": str(tmp_path / "absent")}, "absent"),
+        depot.Want("model", "wrong", "1" * 64, None, {"file": str(wrong)}, "wrong"),
+        depot.Want("model", "good", DIGEST, None, {"file": str(good)}, "good"),
+    ]
+    plan = place.depot.plan(wants, place.depot.observe(wants))
+    failures = place.depot.check_sources(plan) + place.depot.apply(plan)
+    text = depot.all_of(failures)
+    assert text.startswith("2 files cannot be had")
+    assert "no readable file %s" % (tmp_path / "absent") in text
+    assert "expected sha256 %s" % ("1" * 64) in text
+    assert [step.name for step in plan.steps] == ["good"]
+    assert place.depot.locate(DIGEST, "good")

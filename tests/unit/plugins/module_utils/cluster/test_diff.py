@@ -72,6 +72,28 @@ def test_surplus_keys_are_removed_by_a_patch() -> None:
     assert diff.surplus(wanted, found) == {"data": {"b": None}}
 
 
+def ported(*ports: Dict[str, Any], manager: str = "tether.fleet") -> Dict[str, Any]:
+    owned = {'k:{"port":%d,"protocol":"TCP"}' % ports[0]["port"]: {}}
+    entry = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:ports": owned}}}
+    item = live()
+    item["metadata"]["managedFields"] = [entry]
+    item["spec"]["ports"] = [{"protocol": "TCP", **port} for port in ports]
+    return item
+
+
+def test_a_port_of_others_is_taken_from_our_service() -> None:
+    wanted = copy.deepcopy(SERVICE)
+    wanted["spec"]["ports"] = [{"name": "http", "port": 80, "protocol": "TCP"}]
+    mend = {"spec": {"ports": wanted["spec"]["ports"]}}
+    mine, theirs = {"name": "http", "port": 80}, {"name": "http", "port": 81}
+    assert diff.surplus(wanted, ported(mine)) == {}
+    # One more, and ours changed into another: its name would clash with the one that is wanted.
+    assert diff.surplus(wanted, ported(mine, {"name": "more", "port": 9000})) == mend
+    assert diff.surplus(wanted, ported(theirs, manager="kubectl-edit")) == mend
+    # A former port of our own goes by the apply itself.
+    assert diff.surplus(wanted, ported({"name": "http", "port": 8080})) == {}
+
+
 def secret(**data: str) -> Dict[str, Any]:
     return {
         "apiVersion": "v1",

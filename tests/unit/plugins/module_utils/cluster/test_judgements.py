@@ -96,6 +96,40 @@ def test_hopeless(item: Dict[str, Any], text: Optional[str]) -> None:
     assert wait.hopeless(item) == text
 
 
+def test_a_crash_is_told_by_its_exit_status() -> None:
+    item = pod({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}})
+    item["status"]["containerStatuses"][0]["lastState"] = {
+        "terminated": {"exitCode": 137, "reason": "OOMKilled"}
+    }
+    assert wait.hopeless(item) == "CrashLoopBackOff: exit status 137 (OOMKilled)"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("ErrImagePull: not found", "Check relay_image"),
+        ("InvalidImageName", "Check relay_image"),
+        ("not scheduled: no Image cache", "Make room on the nodes"),
+        ("CrashLoopBackOff: exit status 1 (Error)", ""),
+    ],
+)
+def test_remedies_of_pods(reason: str, words: str) -> None:
+    found = wait.remedy(reason)
+    assert words in found if words else found == ""
+
+
+def test_pods_that_the_cluster_refuses() -> None:
+    item = deployment()
+    assert wait.cannot_make_pods(item) is None
+    assert wait.cannot_make_pods(None) is None
+    item["status"]["conditions"] = [
+        {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: pods"}
+    ]
+    assert wait.cannot_make_pods(item) == "exceeded quota: pods"
+    item["status"]["conditions"][0]["status"] = "False"
+    assert wait.cannot_make_pods(item) is None
+
+
 def test_shortcoming() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "message": "no room"}
     assert wait.shortcoming(pod({}, **unscheduled)) == "not scheduled: no room"
@@ -128,6 +162,7 @@ def test_is_current() -> None:
         (404, "create_namespaces"),
         (409, "who else writes it"),
         (422, "Correct the value"),
+        (429, "less busy"),
         (500, "own log"),
     ],
 )

@@ -73,6 +73,7 @@ def observed(*items: Dict[str, Any], **more: Any) -> Dict[str, Any]:
         "ours": ours,
         "foreign": {},
         "namespaces": {"team-a", "f"},
+        "ending": {},
         "now": datetime.datetime.now(datetime.UTC),
         **more,
     }
@@ -249,3 +250,22 @@ def test_a_deeply_nested_record_refuses_its_host_alone() -> None:
     with pytest.raises(Refusal, match="registration record"):
         registration.parse(item)
     assert state.refused({"data": {"state.json": "[" * 200000}}) == {}
+
+
+def test_a_namespace_that_is_being_deleted_refuses_its_models_before_any_write() -> None:
+    seen = observed(ending={"team-a": "2026-01-01T00:00:00Z"})
+    plan = relay.plan(desired(), seen)
+    verdict = plan.facts["verdicts"]["team-a/tiny"]
+    assert (plan.steps, verdict.state) == ([], "refused")
+    assert "it is being deleted, since 2026-01-01T00:00:00Z" in verdict.reason
+    assert "kubectl get namespace team-a" in verdict.reason
+
+
+def test_a_finding_that_nobody_was_told_of_is_not_remembered() -> None:
+    findings = {
+        "Service a/x": {"uid": "1", "owner": "o"},
+        "Service a/y": {"uid": "2", "owner": "p"},
+    }
+    item = state.without(state.state_object(findings, "demo", "f"), ["Service a/x"])
+    assert state.refused(item) == {"Service a/y": findings["Service a/y"]}
+    assert item["metadata"] == state.state_object({}, "demo", "f")["metadata"]

@@ -1,0 +1,160 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Ask a host once what differs; documented in plugins/modules/survey.py."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any, Dict, List
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.plugin_utils import (
+    ca,
+    depot,
+    identity,
+    lock,
+    record,
+    signing,
+    survey,
+    token_files,
+)
+from ansible_collections.tether.fleet.plugins.plugin_utils.controller import ControllerAction
+from ansible_collections.tether.fleet.plugins.plugin_utils.send import FailedError
+
+
+class ActionModule(ControllerAction):
+    TRANSFERS_FILES = False
+    ARGUMENT_SPEC = {
+        "host": {"type": "dict", "required": True},
+        "parts": {"type": "dict", "required": True},
+        "artifacts": {
+            "type": "dict",
+            "required": True,
+            "options": {
+                "names": {"type": "list", "elements": "str", "required": True},
+                "lock": {"type": "raw"},
+            },
+        },
+        "identity": {
+            "type": "dict",
+            "required": True,
+            "options": {
+                "ca_dir": {"type": "path", "required": True},
+                "renew_fraction": {"type": "float", "required": True},
+            },
+        },
+        "registration": {
+            "type": "dict",
+            "required": True,
+            "options": {
+                "port": {"type": "int", "required": True},
+                "versions": {"type": "dict", "required": True},
+            },
+        },
+        "cluster": {"type": "dict", "default": {}},
+        "trust": {"type": "bool", "default": True},
+    }
+
+    def act(self, arguments: Dict[str, Any], task_vars: Dict[str, Any]) -> Dict[str, Any]:
+        host = arguments["host"]
+        # Nothing is known of a cluster that was not asked: what needs it then differs.
+        cluster = arguments["cluster"] or {"tokens": {}, "records": {}}
+        pins = self.read_lock(arguments["artifacts"]["lock"])
+        known = [name for name in host["namespaces"] if name in cluster["tokens"]]
+        parts = dict(arguments["parts"])
+        parts["artifact"] = {"platforms": lock.by_platform(pins, arguments["artifacts"]["names"])}
+        parts["identity"] = {"host": host["name"]}
+        stored = [depot.without_source(model) for model in host["model_files"]]
+        parts["model_store"] = {"models": stored}
+        files = parts["ingress_files"]["files"]
+        parts["ingress_files"] = {"files": files + token_files.by_digest(cluster["tokens"], known)}
+        found = self._ask(parts, task_vars)
+        differences = {part: found[part]["differs"] for part in found}
+        facts = {part: found[part]["facts"] for part in found}
+        differences["packages"] = survey.packages(facts["preflight"])
+        if len(known) < len(host["namespaces"]):
+            differences["token"] = "read this host's tokens"  # no secret # noqa: S105
+        if not differences["identity"]:
+            differences["identity"] = self._certificate(arguments, facts["identity"])
+        if not differences["identity"]:
+            wanted = record.host_record(
+                host,
+                arguments["registration"]["port"],
+                _certificates(facts["identity"]),
+                arguments["registration"]["versions"],
+            )
+            differences["record"] = survey.record(wanted, cluster["records"].get(host["name"]))
+        reasons = survey.judge(differences)
+        if not arguments["trust"]:
+            reasons = {role: reasons.get(role, ["nothing is trusted"]) for role in survey.ROLES}
+        return {
+            "changed": False,
+            "roles": list(reasons),
+            "reasons": reasons,
+            "preflight": facts["preflight"],
+            "certificates": _certificates(facts["identity"]),
+        }
+
+    def _certificate(self, arguments: Dict[str, Any], state: Dict[str, Any]) -> str:
+        """What the identity role would do beside what the host's own plan says."""
+        host, options = arguments["host"], arguments["identity"]
+        try:
+            signing.need_library()
+            choice = identity.decide(
+                state,
+                ca.certificate(os.path.abspath(options["ca_dir"])),
+                signing.subject(host["name"], host["names"], host["addresses"]),
+                {"renew_fraction": options["renew_fraction"], "activate": False},
+                datetime.datetime.now(datetime.timezone.utc),
+            )
+        except (Refusal, signing.PolicyError) as error:
+            return str(error)  # the role says it in full
+        return survey.certificate(choice, state)
+
+    def _ask(self, parts: Dict[str, Any], task_vars: Dict[str, Any]) -> Dict[str, Any]:
+        """The one call to the host.
+
+        :raises Refusal: when nothing can be run there, in words that say why
+        """
+        try:
+            result = dict(
+                self._execute_module(
+                    module_name="tether.fleet.survey_host",
+                    module_args={"parts": parts},
+                    task_vars=task_vars,
+                )
+            )
+        except AnsibleConnectionFailure:
+            raise
+        except AnsibleError as error:
+            self._explain(str(error))
+            raise
+        if "parts" in result:
+            answer: Dict[str, Any] = result["parts"]
+            return answer
+        if not result.get("unreachable"):
+            keys = ("msg", "module_stderr", "module_stdout")
+            self._explain("\n".join(str(result.get(key) or "") for key in keys))
+        result.pop("invocation", None)
+        raise FailedError(result)
+
+    def _explain(self, said: str) -> None:
+        known = survey.obstacle(said)
+        if known is not None:
+            found, expected, remedy = known
+            lines = [line.strip() for line in said.splitlines() if line.strip()]
+            raise Refusal(
+                "first look at this host",
+                "%s (%s)" % (found, lines[-1][:200] if lines else "it said nothing"),
+                expected,
+                remedy,
+            )
+
+
+def _certificates(state: Dict[str, Any]) -> List[str]:
+    """The certificate in use and the one that waits, as far as there are any."""
+    found = (state.get("certificate"), state.get("next_certificate"))
+    return [pem for pem in found if pem]

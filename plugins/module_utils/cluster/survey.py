@@ -1,0 +1,81 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What differs in the cluster: the relays' own plan over one reading, and a question to each model.
+
+It only reads. A converge asks this before it asks the hosts, and needs nothing more of the cluster
+when nothing differs anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Dict, List
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    certificates,
+    labels,
+    probe,
+    relay,
+    tokens,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+
+def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
+    """Read, plan, ask.
+
+    :param options: those of ``relay``, and ``namespaces`` and ``probe_timeout`` (seconds)
+    :return: ``{"differs": why or "", "models": relay's verdicts, "orphans", "records": by host,
+        "tokens": {namespace: {"current": sha256}}}``
+    """
+    desired = dict(
+        options,
+        models=relay.read_models(options["models"]),
+        predicted={},
+        ca=options["ca_certificate"],
+        check_mode=False,
+    )
+    observed = relay.observe(client, desired)
+    result: Dict[str, Any] = {
+        "models": {},
+        "orphans": [],
+        "records": relay.read_records(desired, observed)[0],
+        "tokens": _digests(desired, observed),
+    }
+    try:
+        relay.check_image(options["image"])
+        certificates.check_ca(options["ca_certificate"])
+        plan = relay.plan(desired, observed)
+    except Refusal as refusal:
+        return dict(result, differs=str(refusal))
+    verdicts = plan.facts["verdicts"]
+    result["orphans"] = plan.facts["orphans"]
+    result["models"] = {key: verdict.result() for key, verdict in verdicts.items()}
+    reasons = ["%(action)s %(kind)s %(name)s" % step.summary() for step in plan.steps]
+    for key, verdict in verdicts.items():
+        if relay.needs_attention(verdict.result()):
+            reasons.append("%s: %s" % (key, verdict.reason or "not all of its hosts may serve it"))
+        elif not verdict.ready:
+            reasons.append("%s: not all of its relays are ready" % key)
+    if not reasons:
+        answers = probe.probe_all(client, desired["models"], options["probe_timeout"])
+        reasons = ["%s: %s" % (key, one["reason"]) for key, one in answers.items() if not one["ok"]]
+    return dict(result, differs="; ".join(reasons))
+
+
+def _digests(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
+    """The digests of the tokens that there are: enough to compare, of no use to anybody else."""
+    found: Dict[str, Dict[str, str]] = {}
+    namespaces: List[str] = desired["namespaces"]
+    for namespace in namespaces:
+        live = observed["ours"].get(
+            ("Secret", desired["fleet_namespace"], labels.token_name(namespace))
+        )
+        try:
+            token = None if live is None else tokens.read_token(live)["current"]
+        except Refusal:  # the token role says it
+            token = None
+        if token is not None:
+            found[namespace] = {"current": hashlib.sha256(token.encode("ascii")).hexdigest()}
+    return found

@@ -1,0 +1,94 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What differs on a host: the plans of all its parts in one call that changes nothing.
+
+A converge asks this first and then runs only the roles of which something differs. Each part is one
+component's own ``observe`` and ``plan``, so what mends a difference is also what finds it.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, Dict, Mapping, Tuple
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ansible_collections.tether.fleet.plugins.module_utils import (
+    accounts,
+    artifact,
+    files,
+    firewall,
+    host_key,
+    model_store,
+    preflight,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, systemd
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
+
+DAEMONS = {"systemd": systemd}
+
+# part -> (the component, its module's options). What a daemon's component is depends on the host.
+PARTS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
+    "preflight": (preflight, preflight.ARGUMENT_SPEC),
+    "accounts": (accounts, accounts.ARGUMENT_SPEC),
+    "directories": (files, files.SURVEY_SPEC),
+    "firewall": (firewall, firewall.ARGUMENT_SPEC),
+    "artifact": (artifact, artifact.ARGUMENT_SPEC),
+    "model_store": (model_store, model_store.ARGUMENT_SPEC),
+    "identity": (host_key, host_key.ARGUMENT_SPEC),
+    "engine": (None, base.ARGUMENT_SPEC),
+    "ingress_files": (files, files.SURVEY_SPEC),
+    "ingress": (None, base.ARGUMENT_SPEC),
+}
+
+
+def survey(desired: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Any]]:
+    """Plan each part.
+
+    :param desired: part -> the options that its module would get
+    :return: part -> ``{"differs": why, or "", "facts": what the plan says holds}``
+    """
+    return {name: _plan(name, dict(options)) for name, options in desired.items()}
+
+
+def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
+    """One part. Whatever goes wrong is a difference: the part's role then says it in full."""
+    try:
+        component, specification = PARTS[name]
+        if name == "artifact":
+            options = _of_this_platform(options)
+        checked = ArgumentSpecValidator(specification).validate(options)
+        if checked.error_messages:
+            return {"differs": "; ".join(checked.error_messages), "facts": {}}
+        wanted = dict(checked.validated_parameters)
+        if component is None:
+            component = base.choose(DAEMONS)
+            base.join_device_groups(wanted["daemons"])
+        plan: Plan = component.plan(wanted, component.observe(wanted))
+        if plan.steps:
+            differs = "; ".join(
+                "%(action)s %(kind)s %(name)s" % step.summary() for step in plan.steps
+            )
+        elif hasattr(component, "settled"):
+            differs = component.settled(plan)
+        else:
+            differs = ""
+        return {"differs": differs, "facts": plan.facts}
+    except Refusal as refusal:
+        return {"differs": str(refusal), "facts": refusal.facts}
+    except Exception as error:  # noqa: BLE001 - the part's own role meets it too, and says it
+        return {"differs": "%s: %s" % (type(error).__name__, error), "facts": {}}
+
+
+def _of_this_platform(options: Dict[str, Any]) -> Dict[str, Any]:
+    """The artifacts of this host's platform, which the controller cannot know before this call."""
+    pinned = options.pop("platforms")
+    name = preflight.platform_name(platform.system(), platform.machine())
+    if name not in pinned:
+        raise Refusal(
+            "artifacts for %s" % name,
+            "pins for %s" % (", ".join(sorted(pinned)) or "no platform"),
+            "pins for this host's platform",
+            "Add them to fleet.lock.yml",
+        )
+    return dict(options, artifacts=pinned[name])

@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: cluster_survey
+short_description: What differs in the cluster from what the fleet declares
+version_added: "0.1.0"
+description:
+  - Runs the plan of M(tether.fleet.relay) without carrying it out, and asks each model for one
+  token
+    through its Service when nothing differs. It never writes.
+  - Returns the hosts' records and the digests of the tokens too, so that a converge knows with this
+    one call whether anything is to be done.
+  - Runs on the controller, with the rights to read that M(tether.fleet.relay) needs.
+author:
+  - tether.fleet contributors (@tether-fleet)
+options:
+  image:
+    description: As in M(tether.fleet.relay).
+    type: str
+    required: true
+  ca_certificate:
+    description: As in M(tether.fleet.relay). Empty as long as there is no CA.
+    type: str
+    required: true
+  models:
+    description: As in M(tether.fleet.relay).
+    type: list
+    elements: dict
+    required: true
+  hosts:
+    description: As in M(tether.fleet.relay).
+    type: dict
+    default: {}
+  namespaces:
+    description: The namespaces whose tokens are looked for.
+    type: list
+    elements: str
+    required: true
+  create_namespaces:
+    description: As in M(tether.fleet.relay).
+    type: bool
+    default: false
+  prune:
+    description: As in M(tether.fleet.relay).
+    type: bool
+    default: false
+  probe_timeout:
+    description: Seconds within which a model has to answer.
+    type: int
+    default: 20
+attributes:
+  diff_mode:
+    support: none
+    description: It changes nothing.
+  idempotent:
+    description: It changes nothing.
+extends_documentation_fragment:
+  - kubernetes.core.k8s_auth_options
+  - tether.fleet.cluster
+  - tether.fleet.attributes
+requirements:
+  - cryptography >= 42
+seealso:
+  - module: tether.fleet.relay
+  - module: tether.fleet.survey
+"""
+
+EXAMPLES = r"""
+- name: Ask whether the cluster is as declared
+  tether.fleet.cluster_survey:
+    fleet: demo
+    kubeconfig: ~/.kube/config
+    image: docker.io/envoyproxy/envoy@sha256:{{ envoy_digest }}
+    ca_certificate: "{{ lookup('ansible.builtin.file', 'fleet-ca.crt') }}"
+    namespaces: [team-a]
+    models:
+      - {name: tiny, namespace: team-a, port: 80, replicas: 2, hosts: [gpu1, gpu2]}
+"""
+
+RETURN = r"""
+differs:
+  description: What differs, or which model does not answer; empty when nothing is to be done.
+  returned: success
+  type: str
+models:
+  description: As M(tether.fleet.relay) returns them.
+  returned: success
+  type: dict
+orphans:
+  description: Models of the fleet in the cluster that are not in O(models).
+  returned: success
+  type: list
+  elements: str
+records:
+  description: The hosts' registration records, by host.
+  returned: success
+  type: dict
+tokens:
+  description: The sha256 of each namespace's token, as far as there is one.
+  returned: success
+  type: dict
+requests:
+  description: How many requests were made to the API server, by method.
+  returned: success
+  type: dict
+  sample: {GET: 9, POST: 2}
+"""
+
+from ansible.module_utils.basic import missing_required_lib
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    arguments,
+    certificates,
+    survey,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+
+def main() -> None:
+    spec = dict(
+        arguments.FLEET_ARG_SPEC,
+        image={"type": "str", "required": True},
+        ca_certificate={"type": "str", "required": True},
+        models={"type": "list", "elements": "dict", "required": True},
+        hosts={"type": "dict", "default": {}},
+        namespaces={"type": "list", "elements": "str", "required": True},
+        create_namespaces={"type": "bool", "default": False},
+        prune={"type": "bool", "default": False},
+        probe_timeout={"type": "int", "default": 20},
+    )
+    module = arguments.start(spec)
+    if certificates.CRYPTOGRAPHY_ERROR is not None:
+        module.fail_json(msg=missing_required_lib("cryptography >= 42"))
+    try:
+        arguments.check_names(module.params)
+        client = Client(module)
+        result = survey.survey(client, dict(module.params))
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal), **refusal.facts)
+    module.exit_json(changed=False, requests=arguments.counts(client), **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+#!/usr/bin/python
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: survey
+short_description: What differs on a host, asked in one call
+version_added: "0.1.0"
+description:
+  - Runs the plans of all parts of a host in one call that only reads, compares the host's record
+  with
+    the one in the cluster, and says which roles have to run.
+  - What a part would refuse counts as a difference, so that its role runs and says it in full.
+  - No secret is sent. Token files are compared by their digests.
+  - When nothing can be run on the host at all (no Python, sudo without rights), it fails with what
+  was
+    found and what to do.
+author: tether.fleet contributors (@tether-fleet)
+options:
+  host:
+    description: The host's part of the plan that M(tether.fleet.validate) returns.
+    type: dict
+    required: true
+  parts:
+    description:
+      - For C(preflight), C(accounts), C(directories), C(firewall), C(engine), C(ingress_files) and
+        C(ingress) the options that their modules get. The token files are added to
+        C(ingress_files). Without C(firewall), the firewall is not looked at.
+    type: dict
+    required: true
+  artifacts:
+    description: What M(tether.fleet.artifact) gets.
+    type: dict
+    required: true
+    suboptions:
+      names:
+        description: Artifacts that the host needs.
+        type: list
+        elements: str
+        required: true
+      lock:
+        description: The lock, or its path; the collection's own when absent.
+        type: raw
+  identity:
+    description: What M(tether.fleet.identity) gets.
+    type: dict
+    required: true
+    suboptions:
+      ca_dir:
+        description: The folder of the fleet's CA on the controller.
+        type: path
+        required: true
+      renew_fraction:
+        description: A certificate is renewed when less than this part of its life is left.
+        type: float
+        required: true
+  registration:
+    description: What the host's record is made of, beside what is found on the host.
+    type: dict
+    required: true
+    suboptions:
+      port:
+        description: The port of the ingress.
+        type: int
+        required: true
+      versions:
+        description: The version of each artifact.
+        type: dict
+        required: true
+  cluster:
+    description:
+      - What M(tether.fleet.cluster_survey) returned. Read are C(tokens) and C(records).
+      - Without it, whatever needs the cluster counts as different.
+    type: dict
+    default: {}
+  trust:
+    description: With V(false) all roles are returned, whatever was found.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: It never changes anything, so there is no difference.
+  diff_mode:
+    support: none
+    description: It changes nothing.
+  idempotent:
+    description: It changes nothing.
+extends_documentation_fragment:
+  - tether.fleet.attributes
+seealso:
+  - module: tether.fleet.cluster_survey
+"""
+
+EXAMPLES = r"""
+- name: Ask a host without engines what differs
+  tether.fleet.survey:
+    host: "{{ fleet_plan.hosts[inventory_hostname] }}"
+    parts:
+      preflight: {}
+      accounts: {accounts: [{name: tether-ingress}]}
+      directories: {files: [{path: /etc/tether, state: directory}]}
+      engine: {daemons: []}
+      ingress_files: {files: []}
+      ingress: {daemons: []}
+    artifacts: {names: [caddy]}
+    identity: {ca_dir: ~/.config/tether/demo/ca, renew_fraction: 0.34}
+    registration: {port: 9443, versions: {caddy: 2.11.7}}
+  become: true
+  register: survey_result
+"""
+
+RETURN = r"""
+roles:
+  description: The roles that have to run, in their order; empty when the host is as declared.
+  returned: success
+  type: list
+  elements: str
+  sample: [engine, registration]
+reasons:
+  description: Why, by role.
+  returned: success
+  type: dict
+  sample:
+    engine: [restart process tether-engine-team-a.tiny.service]
+    registration: [restart process tether-engine-team-a.tiny.service]
+preflight:
+  description: What M(tether.fleet.host_preflight) would return.
+  returned: success
+  type: dict
+certificates:
+  description: The certificate in use, and the one that waits to be.
+  returned: success
+  type: list
+  elements: str
+"""

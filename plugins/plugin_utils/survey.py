@@ -1,0 +1,145 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which roles a host needs, from what a survey found of it: pure, in the order of the roles."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+# Which roles mend a part, and which depend on what it changes. The order is site.yml's.
+MENDED_BY: Dict[str, Tuple[str, ...]] = {
+    "preflight": ("preflight",),
+    "packages": ("baseline",),
+    "accounts": ("baseline",),
+    "directories": ("baseline",),
+    "firewall": ("firewall",),
+    "artifact": ("depot", "artifact"),
+    "model_store": ("depot", "model_store"),
+    # The ingress reads a certificate anew, and relays learn it from the host's record.
+    "identity": ("token", "identity", "ingress", "registration"),
+    # An engine that fails is left out of the host's record.
+    "engine": ("engine", "registration"),
+    # A host learns its tokens from the cluster, not from the survey.
+    "token": ("token", "ingress"),
+    "ingress_files": ("token", "ingress"),
+    "ingress": ("token", "ingress"),
+    "record": ("registration",),
+}
+ROLES = (
+    "preflight",
+    "token",
+    "depot",
+    "baseline",
+    "firewall",
+    "artifact",
+    "model_store",
+    "identity",
+    "engine",
+    "ingress",
+    "registration",
+)
+
+
+def judge(differences: Mapping[str, str]) -> Dict[str, List[str]]:
+    """``{role: [why, ...]}`` of the roles that have to run, in their order.
+
+    :param differences: part -> what differs, or ""
+    """
+    reasons: Dict[str, List[str]] = {}
+    for part, why in differences.items():
+        for role in MENDED_BY[part] if why else ():
+            reasons.setdefault(role, []).append(why)
+    return {role: reasons[role] for role in ROLES if role in reasons}
+
+
+def packages(facts: Mapping[str, Any]) -> str:
+    """The packages that preflight misses, as a difference."""
+    missing = facts.get("missing_packages") or []
+    return "install %s" % ", ".join(missing) if missing else ""
+
+
+def certificate(choice: Mapping[str, Any], state: Mapping[str, Any]) -> str:
+    """What is to be done about a certificate, as a difference.
+
+    :param choice: what ``identity.decide`` says
+    :param state: what ``host_key`` says
+    """
+    if choice["reason"]:
+        return "sign the certificate: %s" % choice["reason"]
+    if choice["install"] or state["next_certificate"]:
+        return "put the renewed certificate in use"
+    return ""
+
+
+def record(wanted: Mapping[str, Any], registered: Optional[Mapping[str, Any]]) -> str:
+    """How the record in the cluster differs from the one that the host would get."""
+    if registered is None:
+        return "register the host"
+    keys = [key for key in wanted if wanted[key] != registered.get(key)]
+    return "update %s in the host's record" % ", ".join(keys) if keys else ""
+
+
+# What the connection or the shell says -> what was found, what is needed, what to do.
+_OBSTACLES: Tuple[Tuple[Tuple[str, ...], str, str, str], ...] = (
+    (
+        ("missing sudo password", "a password is required", "incorrect sudo password"),
+        "sudo asks for a password, and none (or a wrong one) was given",
+        "sudo without a password for the ssh account, or its password",
+        "Allow it in /etc/sudoers.d, or give the password with --ask-become-pass or from a vault as"
+        " ansible_become_password",
+    ),
+    (
+        ("not in the sudoers file", "not allowed to execute", "may not run sudo"),
+        "the ssh account may not use sudo",
+        "an account that may become root",
+        "Allow it in /etc/sudoers.d, or set ansible_user to another account",
+    ),
+    (
+        ("sudo: not found", "sudo: command not found"),
+        "no sudo",
+        "sudo, or an ssh account that is root",
+        "Install sudo, or set ansible_user: root and ansible_become: false",
+    ),
+    (
+        ("no space left on device",),
+        "a full disk where Ansible unpacks its modules",
+        "some room there",
+        "Make room (df -h; df -i)",
+    ),
+    (
+        ("read-only file system",),
+        "a file system that cannot be written where Ansible unpacks its modules",
+        "one that can be written",
+        "See why it is mounted read-only (dmesg; findmnt), or set ansible_remote_tmp elsewhere",
+    ),
+    (
+        (
+            "python3: not found",
+            "python: not found",
+            "python3: no such file or directory",
+            "python: no such file or directory",
+            "python3: command not found",
+        ),
+        "no Python",
+        "Python 3.9 or newer",
+        "Install python3, or set ansible_python_interpreter to the path of one",
+    ),
+    (
+        ("syntaxerror", "requires a minimum of python", "python interpreter", "importerror"),
+        "a Python that is too old, or not whole",
+        "Python 3.9 or newer with its standard library",
+        "Install a newer one, and set ansible_python_interpreter to its path",
+    ),
+)
+
+
+def obstacle(said: str) -> Optional[Tuple[str, str, str]]:
+    """What keeps Ansible itself from running anything on a host, from what it said of it.
+
+    :return: what was found, what was expected and what to do; None for what is not known
+    """
+    text = said.lower()
+    for marks, found, expected, remedy in _OBSTACLES:
+        if any(mark in text for mark in marks):
+            return found, expected, remedy
+    return None

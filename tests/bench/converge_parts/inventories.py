@@ -1,0 +1,84 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Writes the inventories: each way of provisioning gets what its user would have, and no more."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from . import hosts
+from .places import BED, BED_STATE, STATE
+
+ARGUMENTS = ["--ctx-size", "512", "--threads", "1"]
+# What "one change" changes: one argument of one engine on one host.
+CHANGED_ARGUMENTS = ["--ctx-size", "384", "--threads", "1"]
+CHANGED_HOST = "gpu2"
+
+
+def site(count: int, *, changed: bool = False) -> Path:
+    """The fleet that playbooks/site.yml provisions: one tiny model a host, one relay a model."""
+    state = hosts.status()
+    model = BED_STATE / "models" / "tiny.gguf"
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    # The bed's node is the gateway of its network; pods come with its address or their own.
+    node = state["server"].removeprefix("https://").split(":")[0]
+    settings = {
+        "fleet_name": BED,
+        "fleet_kubeconfig": state["kubeconfig"],
+        "fleet_cluster_networks": [f"{node}/32", state["pods"]],
+        "fleet_create_namespaces": True,
+        "relay_image": state["relay_image"],
+        "fleet_depot_dir": str(BED_STATE / "depot"),
+        "fleet_ca_dir": str(BED_STATE / "ca"),
+        "fleet_ca_passphrase_file": str(BED_STATE / "ca_passphrase"),
+        "fleet_models": [
+            {
+                "name": f"tiny-{name}",
+                "namespace": "team-a",
+                "engine": "llama_server",
+                "hosts": [name],
+                # On two cores ten relays are company enough.
+                "replicas": 1,
+                "files": [{"name": "tiny.gguf", "source": str(model), "sha256": digest}],
+                "args": CHANGED_ARGUMENTS if changed and name == CHANGED_HOST else ARGUMENTS,
+            }
+            for name in hosts.names(count)
+        ],
+    }
+    folder = STATE / f"site-{count}{'-changed' if changed else ''}"
+    return _write(folder, count, settings, with_cluster=True)
+
+
+def plain(count: int, name: str) -> Path:
+    """The hosts alone; what belongs to one of them is put beside it by ``host_vars``."""
+    return _write(STATE / f"{name}-{count}", count, {}, with_cluster=False)
+
+
+def host_vars(inventory: Path, host: str, variables: dict[str, Any]) -> None:
+    folder = inventory.parent / "host_vars"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{host}.json").write_text(json.dumps(variables, indent=1))
+
+
+def _write(folder: Path, count: int, settings: dict[str, Any], *, with_cluster: bool) -> Path:
+    where = hosts.addresses()
+    access = {
+        "ansible_user": "ops",
+        "ansible_ssh_common_args": f"-F {BED_STATE / 'ssh_config'}",
+    }
+    groups: dict[str, Any] = {
+        "fleet_hosts": {
+            "hosts": {name: {"ansible_host": where[name]} for name in hosts.names(count)},
+            "vars": access,
+        }
+    }
+    if with_cluster:
+        groups["fleet_cluster"] = {"hosts": {"cluster": {"ansible_connection": "local"}}}
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # JSON is YAML: nothing needs to be quoted by hand.
+    path = folder / "hosts.yml"
+    path.write_text(json.dumps({"all": {"vars": settings, "children": groups}}, indent=1))
+    return path

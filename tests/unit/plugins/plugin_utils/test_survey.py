@@ -1,0 +1,116 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.tether.fleet.plugins.module_utils import survey as on_host
+from ansible_collections.tether.fleet.plugins.plugin_utils import survey, token_files
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.mark.parametrize(
+    ("differences", "roles"),
+    [
+        ({}, []),
+        ({"engine": "", "record": ""}, []),
+        ({"engine": "restart"}, ["engine", "registration"]),
+        ({"model_store": "store", "artifact": "install"}, ["depot", "artifact", "model_store"]),
+        ({"identity": "sign"}, ["token", "identity", "ingress", "registration"]),
+        ({"ingress_files": "update"}, ["token", "ingress"]),
+        ({"packages": "install libgomp1", "preflight": ""}, ["baseline"]),
+        ({"record": "update"}, ["registration"]),
+    ],
+)
+def test_which_roles_have_to_run(differences, roles):
+    assert list(survey.judge(differences)) == roles
+
+
+def test_every_part_has_a_role_that_mends_it():
+    assert set(on_host.PARTS) <= set(survey.MENDED_BY)
+    assert {role for roles in survey.MENDED_BY.values() for role in roles} == set(survey.ROLES)
+
+
+def test_the_order_is_that_of_the_playbook():
+    plays = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
+    provision = next(play for play in plays if play["name"] == "Provision the hosts")
+    names = [entry["role"].rsplit(".", 1)[1] for entry in provision["roles"]]
+    assert tuple(names) == tuple(provision["vars"]["every"]) == survey.ROLES
+
+
+def test_each_role_runs_when_it_is_named():
+    """A role whose condition named another one would never run, or always."""
+    plays = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
+    provision = next(play for play in plays if play["name"] == "Provision the hosts")
+    for entry in provision["roles"]:
+        name = entry["role"].rsplit(".", 1)[1]
+        assert entry["when"] in (f"'{name}' in differing", f"'{name}' in needed"), name
+
+
+RECORD = {"host": "gpu1", "port": 9443, "certificates": ["A"]}
+
+
+@pytest.mark.parametrize(
+    ("registered", "said"),
+    [
+        (RECORD, ""),
+        (None, "register the host"),
+        ({**RECORD, "certificates": ["B"]}, "update certificates in the host's record"),
+        ({"host": "gpu1"}, "update port, certificates in the host's record"),
+    ],
+)
+def test_records(registered, said):
+    assert survey.record(RECORD, registered) == said
+
+
+@pytest.mark.parametrize(
+    ("choice", "following", "said"),
+    [
+        ({"reason": None, "install": None}, None, ""),
+        ({"reason": "it ends soon", "install": None}, None, "sign the certificate: it ends soon"),
+        ({"reason": None, "install": "PEM"}, "PEM", "put the renewed certificate in use"),
+        ({"reason": None, "install": None}, "PEM", "put the renewed certificate in use"),
+    ],
+)
+def test_certificates(choice, following, said):
+    assert survey.certificate(choice, {"next_certificate": following}) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("Missing sudo password", "sudo asks for a password"),
+        ("sudo: a password is required", "sudo asks for a password"),
+        ("worker is not in the sudoers file.", "may not use sudo"),
+        ("Sorry, user worker may not run sudo on gpu1.", "may not use sudo"),
+        ("/bin/sh: 1: sudo: not found", "no sudo"),
+        ("/bin/sh: 1: /usr/bin/python3: not found", "no Python"),
+        ("bash: /usr/bin/python3: No such file or directory", "no Python"),
+        ("OSError: [Errno 28] No space left on device: '/tmp/x'", "a full disk"),
+        ("mkdir: cannot create directory: Read-only file system", "cannot be written"),
+        ("SyntaxError: invalid syntax", "too old"),
+        ("ansible-core requires a minimum of Python version 3.8", "too old"),
+    ],
+)
+def test_what_keeps_ansible_out_is_told(said, found):
+    answer = survey.obstacle(said)
+    assert answer is not None
+    assert found in answer[0]
+
+
+def test_what_is_not_known_is_left_as_it_was_said():
+    assert survey.obstacle("the disk is on fire") is None
+    assert survey.obstacle("/etc/thing: No such file or directory") is None
+
+
+def test_token_files_are_compared_by_their_digests():
+    entries = token_files.by_digest({"team-a": {"current": "d" * 64}}, ["team-a"])
+    files = {entry["path"].rsplit("/", 1)[1]: entry for entry in entries[1:]}
+    assert files["current"]["content_sha256"] == "d" * 64
+    # An empty file: the ingress reads it too.
+    assert files["next"]["content_sha256"].startswith("e3b0c44298fc1c14")
+    assert not [entry for entry in entries if "secret_content" in entry]
