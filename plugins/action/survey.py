@@ -54,48 +54,36 @@ class ActionModule(ControllerAction):
                 "versions": {"type": "dict", "required": True},
             },
         },
-        "cluster": {"type": "dict", "default": {}},
-        "trust": {"type": "bool", "default": True},
     }
 
     def act(self, arguments: Dict[str, Any], task_vars: Dict[str, Any]) -> Dict[str, Any]:
         host = arguments["host"]
-        # Nothing is known of a cluster that was not asked: what needs it then differs.
-        cluster = arguments["cluster"] or {"tokens": {}, "records": {}}
         pins = self.read_lock(arguments["artifacts"]["lock"])
-        known = [name for name in host["namespaces"] if name in cluster["tokens"]]
         parts = dict(arguments["parts"])
         parts["artifact"] = {"platforms": lock.by_platform(pins, arguments["artifacts"]["names"])}
         parts["identity"] = {"host": host["name"]}
         stored = [depot.without_source(model) for model in host["model_files"]]
         parts["model_store"] = {"models": stored}
-        files = parts["ingress_files"]["files"]
-        parts["ingress_files"] = {"files": files + token_files.by_digest(cluster["tokens"], known)}
+        files = parts["ingress_files"]["files"] + token_files.without_secrets(host["namespaces"])
+        parts["ingress_files"] = {"files": files}
         found = self._ask(parts, task_vars)
         differences = {part: found[part]["differs"] for part in found}
         facts = {part: found[part]["facts"] for part in found}
         differences["packages"] = survey.packages(facts["preflight"])
-        if len(known) < len(host["namespaces"]):
-            differences["token"] = "read this host's tokens"  # no secret # noqa: S105
         if not differences["identity"]:
             differences["identity"] = self._certificate(arguments, facts["identity"])
-        if not differences["identity"]:
-            wanted = record.host_record(
-                host,
-                arguments["registration"]["port"],
-                _certificates(facts["identity"]),
-                arguments["registration"]["versions"],
-            )
-            differences["record"] = survey.record(wanted, cluster["records"].get(host["name"]))
-        reasons = survey.judge(differences)
-        if not arguments["trust"]:
-            reasons = {role: reasons.get(role, ["nothing is trusted"]) for role in survey.ROLES}
+        certificates = _certificates(facts["identity"])
+        registration = arguments["registration"]
         return {
             "changed": False,
-            "roles": list(reasons),
-            "reasons": reasons,
+            "differences": differences,
             "preflight": facts["preflight"],
-            "certificates": _certificates(facts["identity"]),
+            "certificates": certificates,
+            "namespaces": host["namespaces"],
+            "digests": facts["ingress_files"].get("digests", {}),
+            "record": record.host_record(
+                host, registration["port"], certificates, registration["versions"]
+            ),
         }
 
     def _certificate(self, arguments: Dict[str, Any], state: Dict[str, Any]) -> str:

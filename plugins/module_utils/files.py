@@ -40,7 +40,7 @@ ENTRY_SPEC: Dict[str, Any] = {
     "group": {"type": "str"},
     "mode": {"type": "str"},
 }
-# A survey knows secrets by their digests alone: it compares, and never writes.
+# A survey gets no secrets: it compares digests, and never writes.
 SURVEY_SPEC: Dict[str, Any] = {
     "files": {
         "type": "list",

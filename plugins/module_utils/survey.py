@@ -57,6 +57,7 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
         component, specification = PARTS[name]
         if name == "artifact":
             options = _of_this_platform(options)
+        digests = _digest(options) if name == "ingress_files" else {}
         checked = ArgumentSpecValidator(specification).validate(options)
         if checked.error_messages:
             return {"differs": "; ".join(checked.error_messages), "facts": {}}
@@ -73,7 +74,7 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
             differs = component.settled(plan)
         else:
             differs = ""
-        return {"differs": differs, "facts": plan.facts}
+        return {"differs": differs, "facts": dict(plan.facts, **digests)}
     except Refusal as refusal:
         return {"differs": str(refusal), "facts": refusal.facts}
     except Exception as error:  # noqa: BLE001 - the part's own role meets it too, and says it
@@ -92,3 +93,12 @@ def _of_this_platform(options: Dict[str, Any]) -> Dict[str, Any]:
             "Add them to fleet.lock.yml",
         )
     return dict(options, artifacts=pinned[name])
+
+
+def _digest(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Complete the files whose content the controller keeps to itself: it compares the digests."""
+    found: Dict[str, str] = {}
+    for entry in options["files"]:
+        if entry.get("state", "file") == "file" and "content" not in entry:
+            entry["content_sha256"] = found[entry["path"]] = base.file_digest(entry["path"])
+    return {"digests": found}

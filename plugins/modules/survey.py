@@ -69,16 +69,6 @@ options:
         description: The version of each artifact.
         type: dict
         required: true
-  cluster:
-    description:
-      - What M(tether.fleet.cluster_survey) returned. Read are C(tokens) and C(records).
-      - Without it, whatever needs the cluster counts as different.
-    type: dict
-    default: {}
-  trust:
-    description: With V(false) all roles are returned, whatever was found.
-    type: bool
-    default: true
 attributes:
   check_mode:
     description: It never changes anything, so there is no difference.
@@ -112,19 +102,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-roles:
-  description: The roles that have to run, in their order; empty when the host is as declared.
-  returned: success
-  type: list
-  elements: str
-  sample: [engine, registration]
-reasons:
-  description: Why, by role.
+differences:
+  description: For each part what differs, or why it cannot be said; empty when nothing does.
   returned: success
   type: dict
-  sample:
-    engine: [restart process tether-engine-team-a.tiny.service]
-    registration: [restart process tether-engine-team-a.tiny.service]
+  sample: {engine: restart process tether-engine-team-a.tiny.service, firewall: ""}
 preflight:
   description: What M(tether.fleet.host_preflight) would return.
   returned: success
@@ -134,4 +116,17 @@ certificates:
   returned: success
   type: list
   elements: str
+namespaces:
+  description: The namespaces that the host serves.
+  returned: success
+  type: list
+  elements: str
+digests:
+  description: The sha256 of each token file.
+  returned: success
+  type: dict
+record:
+  description: The record that the host would get in the cluster.
+  returned: success
+  type: dict
 """

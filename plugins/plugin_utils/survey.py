@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ansible_collections.tether.fleet.plugins.plugin_utils import token_files
 
 # Which roles mend a part, and which depend on what it changes. The order is site.yml's.
 MENDED_BY: Dict[str, Tuple[str, ...]] = {
@@ -38,6 +40,45 @@ ROLES = (
     "ingress",
     "registration",
 )
+
+
+def differing(
+    found: Mapping[str, Any], cluster: Mapping[str, Any], trust: bool = True
+) -> Dict[str, List[str]]:
+    """The roles that a host needs, and why.
+
+    :param found: what ``tether.fleet.survey`` returned for the host
+    :param cluster: what ``tether.fleet.cluster_survey`` returned; empty where it was not asked, and
+        whatever needs the cluster then differs
+    :param trust: False: every role, whatever was found
+    """
+    differences = dict(found["differences"])
+    tokens, records = cluster.get("tokens") or {}, cluster.get("records") or {}
+    differences["token"] = token(found["digests"], found["namespaces"], tokens)
+    # Without a certificate there is no record yet to compare.
+    if not differences["identity"]:
+        differences["record"] = record(found["record"], records.get(found["record"]["host"]))
+    reasons = judge(differences)
+    if trust:
+        return reasons
+    return {role: reasons.get(role, ["nothing is trusted"]) for role in ROLES}
+
+
+def token(
+    found: Mapping[str, str], namespaces: Sequence[str], tokens: Mapping[str, Mapping[str, str]]
+) -> str:
+    """How a host's token files differ from the cluster's tokens.
+
+    :param found: path -> sha256 on the host
+    :param tokens: namespace -> ``{"current": sha256}``
+    """
+    for namespace in namespaces:
+        if namespace not in tokens:
+            return "read the token of %s" % namespace
+        for path, digest in token_files.digests(tokens[namespace], namespace).items():
+            if found.get(path) != digest:
+                return "update file %s" % path
+    return ""
 
 
 def judge(differences: Mapping[str, str]) -> Dict[str, List[str]]:

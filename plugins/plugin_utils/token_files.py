@@ -47,16 +47,22 @@ def token_files(
     return entries
 
 
-def by_digest(
-    digests: Mapping[str, Mapping[str, str]], namespaces: Sequence[str]
-) -> List[Dict[str, Any]]:
-    """The same entries for a survey, which compares files and needs no secret for it.
+def without_secrets(namespaces: Sequence[str]) -> List[Dict[str, Any]]:
+    """The same entries for a survey: it compares owners and modes, and reports the digests."""
+    entries = token_files({namespace: {} for namespace in namespaces}, namespaces)
+    return [
+        {key: value for key, value in entry.items() if key != "secret_content"} for entry in entries
+    ]
 
-    :param digests: namespace -> ``{"current": sha256 of the token}``
+
+def digests(tokens: Mapping[str, str], namespace: str) -> Dict[str, str]:
+    """By path, the sha256 that each token file of a namespace has to have.
+
+    :param tokens: ``{"current": sha256 of the token}``
     """
-    entries = token_files(digests, namespaces)
-    for entry in entries:
-        if "secret_content" in entry:
-            digest = entry.pop("secret_content")
-            entry["content_sha256"] = digest or hashlib.sha256(b"").hexdigest()
-    return entries
+    empty = hashlib.sha256(b"").hexdigest()
+    return {
+        entry["path"]: entry["secret_content"] or empty
+        for entry in token_files({namespace: tokens}, [namespace])
+        if "secret_content" in entry
+    }

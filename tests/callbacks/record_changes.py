@@ -4,7 +4,7 @@
 
 Writes one JSON list a run to a file named after ``TETHER_RECORD``: ``<name>.check.1.json`` for the
 first check, ``<name>.run.1.json`` for the first run, and so on. Only runs of converge.yml and
-site.yml count. A list is ``[{"task", "host", "changed", "changes", "reasons"}, ...]`` in the
+site.yml count. A list is ``[{"task", "host", "changed", "changes", "differences"}, ...]`` in the
 results' order.
 """
 
@@ -45,8 +45,8 @@ class CallbackModule(CallbackBase):
                 "host": result._host.get_name(),
                 "changed": bool(result._result.get("changed")),
                 "changes": result._result.get("changes", []),
-                # What a survey said has to run, and why.
-                "reasons": result._result.get("reasons", {}),
+                # What a survey found of each part.
+                "differences": result._result.get("differences", {}),
             }
         )
 

@@ -9,22 +9,18 @@ import json
 import pytest
 from bed import bed, site, ssh
 
-# One drift for each part that a survey looks at: what is done to the host, which role has to mend
-# it, and what the survey says of it.
+# One drift for each part that a survey looks at: what is done to the host, and what is said of it.
 DRIFTS = [
-    ("chmod 0777 /etc/tether/ingress", "baseline", "update directory /etc/tether/ingress"),
-    ("usermod --comment other tether-ingress", "baseline", "update account tether-ingress"),
+    ("chmod 0777 /etc/tether/ingress", "directories", "update directory /etc/tether/ingress"),
+    ("usermod --comment other tether-ingress", "accounts", "update account tether-ingress"),
     ("nft delete table inet tether", "firewall", "load table inet tether"),
     ("chmod 0700 /opt/tether/caddy/current/caddy", "artifact", "caddy"),
-    ("chmod 0666 /var/lib/tether/models/team-b/*/small.gguf", "model_store", "gguf"),
+    ("chmod 0666 /var/lib/tether/models/team-b/*/small.gguf", "model_store", "small.gguf"),
     ("rm /etc/tether/identity/request.csr", "identity", "request.csr"),
     ("systemctl stop tether-engine-team-b.small", "engine", "tether-engine-team-b.small"),
-    (
-        "echo other >> /etc/tether/ingress/tokens/team-a/current",
-        "token",
-        "update file /etc/tether/ingress/tokens/team-a/current",
-    ),
-    ("echo '# other' >> /etc/tether/ingress/Caddyfile", "ingress", "ingress/Caddyfile"),
+    ("chmod 0444 /etc/tether/ingress/tokens/team-a/current", "ingress_files", "team-a/current"),
+    ("echo '# other' >> /etc/tether/ingress/Caddyfile", "ingress_files", "ingress/Caddyfile"),
+    ("systemctl disable tether-ingress", "ingress", "enable unit tether-ingress"),
 ]
 
 
@@ -38,14 +34,18 @@ def run(tmp_path, *arguments):
     return json.loads(newest.read_text())
 
 
-def reasons(rows):
-    """host -> role -> why, as the survey said it."""
-    return {row["host"]: row["reasons"] for row in rows if "Ask the host" in row["task"]}
+def differences(rows):
+    """host -> part -> what differs, as the survey said it; parts that do not differ are left
+    out.""" return {
+        row["host"]: {part: said for part, said in row["differences"].items() if said}
+        for row in rows
+        if "Ask the host" in row["task"] and row["differences"]
+    }
 
 
 def test_a_fleet_as_declared_is_asked_and_left_alone(tmp_path):
     rows = run(tmp_path)
-    assert reasons(rows) == {"gpu1": {}, "gpu2": {}}
+    assert differences(rows) == {"gpu1": {}, "gpu2": {}}
     roles = {row["task"].split(" : ")[0] for row in rows if row["host"] in ("gpu1", "gpu2")}
     assert roles == {"tether.fleet.validate", "tether.fleet.survey"}
 
@@ -68,11 +68,10 @@ def drifted():
 
 def test_each_drift_is_found_and_mended(drifted, tmp_path):
     checked = run(tmp_path, "--check")
-    said = reasons(checked)
+    said = differences(checked)
     assert said["gpu2"] == {}
-    for _command, role, what in DRIFTS:
-        assert what in " ".join(said["gpu1"][role]), (role, said["gpu1"])
-    assert "registration" in said["gpu1"]
+    for _command, part, what in DRIFTS:
+        assert what in said["gpu1"].get(part, ""), (part, said["gpu1"])
     done = run(tmp_path)
     changed = [
         [(row["host"], row["task"], row["changes"]) for row in rows if row["changed"]]
@@ -80,4 +79,14 @@ def test_each_drift_is_found_and_mended(drifted, tmp_path):
     ]
     assert changed[0] == changed[1], "a check says what the run does"
     assert {host for host, _task, _changes in changed[1]} == {"gpu1"}
-    assert reasons(run(tmp_path)) == {"gpu1": {}, "gpu2": {}}
+    assert differences(run(tmp_path)) == {"gpu1": {}, "gpu2": {}}
+
+
+def test_a_token_and_a_record_that_somebody_changed_are_put_back(tmp_path):
+    """What only the cluster can tell: the host itself finds nothing wrong."""
+    ssh("gpu1", "echo other >> /etc/tether/ingress/tokens/team-a/current")
+    bed("kubectl", "delete", "configmap", "host-gpu2", "-n", "tether-fleet")
+    rows = run(tmp_path)
+    assert differences(rows) == {"gpu1": {}, "gpu2": {}}
+    changes = [change["name"] for row in rows for change in row["changes"]]
+    assert changes == ["/etc/tether/ingress/tokens/team-a/current", "tether-fleet/host-gpu2"]

@@ -37,6 +37,20 @@ def test_a_secret_is_compared_by_its_digest(tmp_path):
     assert look(path, content_sha256=digest, mode="0400") == f"update file {path}"
 
 
+def test_files_without_content_are_compared_but_for_it(tmp_path):
+    """The controller keeps the secret, and gets the digest to compare."""
+    path = tmp_path / "token"
+    path.write_text("secret")
+    path.chmod(0o440)
+    entry = {"path": str(path), "owner": OWNER, "mode": "0440"}
+    found = survey.survey({"ingress_files": {"files": [entry]}})["ingress_files"]
+    assert found["differs"] == ""
+    assert found["facts"]["digests"] == {str(path): hashlib.sha256(b"secret").hexdigest()}
+    path.chmod(0o444)
+    found = survey.survey({"ingress_files": {"files": [dict(entry)]}})["ingress_files"]
+    assert found["differs"] == f"update file {path}"
+
+
 def test_a_refusal_is_a_difference():
     """The part's own role then says it in full."""
     assert "relative" in look("not/absolute", content="x")

@@ -107,10 +107,49 @@ def test_what_is_not_known_is_left_as_it_was_said():
     assert survey.obstacle("/etc/thing: No such file or directory") is None
 
 
-def test_token_files_are_compared_by_their_digests():
-    entries = token_files.by_digest({"team-a": {"current": "d" * 64}}, ["team-a"])
-    files = {entry["path"].rsplit("/", 1)[1]: entry for entry in entries[1:]}
-    assert files["current"]["content_sha256"] == "d" * 64
+FOUND = {
+    "differences": {"engine": "", "identity": ""},
+    "namespaces": ["team-a"],
+    "digests": token_files.digests({"current": "d" * 64}, "team-a"),
+    "record": RECORD,
+}
+CLUSTER = {"tokens": {"team-a": {"current": "d" * 64}}, "records": {"gpu1": RECORD}}
+
+
+@pytest.mark.parametrize(
+    ("found", "cluster", "roles"),
+    [
+        ({}, CLUSTER, []),
+        ({}, {}, ["token", "ingress", "registration"]),
+        ({}, {**CLUSTER, "records": {}}, ["registration"]),
+        (
+            {},
+            {**CLUSTER, "tokens": {"team-a": {"current": "e" * 64}}},
+            ["token", "ingress"],
+        ),
+        ({"digests": {}}, CLUSTER, ["token", "ingress"]),
+        ({"differences": {"engine": "start", "identity": ""}}, CLUSTER, ["engine", "registration"]),
+        # Without a certificate there is no record to compare.
+        (
+            {"differences": {"identity": "sign"}, "record": {}},
+            CLUSTER,
+            ["token", "identity", "ingress", "registration"],
+        ),
+    ],
+)
+def test_host_and_cluster_together_say_what_has_to_run(found, cluster, roles):
+    assert list(survey.differing({**FOUND, **found}, cluster)) == roles
+
+
+def test_without_trust_everything_runs():
+    assert tuple(survey.differing(FOUND, CLUSTER, trust=False)) == survey.ROLES
+
+
+def test_a_survey_gets_no_secret_and_every_file_has_a_digest():
+    entries = token_files.without_secrets(["team-a"])
+    assert {key for entry in entries for key in entry} <= {"path", "state", "group", "mode"}
+    wanted = token_files.digests({"current": "d" * 64}, "team-a")
+    paths = [entry["path"] for entry in entries if entry.get("state") != "directory"]
+    assert sorted(wanted) == sorted(paths)
     # An empty file: the ingress reads it too.
-    assert files["next"]["content_sha256"].startswith("e3b0c44298fc1c14")
-    assert not [entry for entry in entries if "secret_content" in entry]
+    assert wanted["/etc/tether/ingress/tokens/team-a/next"].startswith("e3b0c44298fc1c14")
