@@ -3,10 +3,9 @@
 """Kills the whole run, as a power cut of the controller would: used by tests/drills/killed.py
 alone.
 
-``TETHER_KILL_AT`` is the number of the task (from 1) at whose start the run ends,
-``TETHER_KILL_AFTER``
-the seconds that the task may still work. ``TETHER_TASKS`` is a file that gets the name of each
-task.
+``TETHER_KILL_AT`` is the number of a task (from 1), or a part of its name; the run ends at its
+start. With ``TETHER_KILL_AFTER`` the task may still work for so many seconds. ``TETHER_TASKS`` is a
+file that gets the name of each task.
 """
 
 from __future__ import annotations
@@ -34,25 +33,24 @@ class CallbackModule(CallbackBase):
     def __init__(self):
         super().__init__()
         self.number = 0
-
-    def v2_runner_on_start(self, host, task):
-        self._begin(task)
+        self.here = False
 
     def v2_playbook_on_task_start(self, task, is_conditional):
         self.number += 1
         with open(os.environ["TETHER_TASKS"], "a", encoding="utf-8") as stream:
             stream.write(task.get_name() + "\n")
-        if not os.environ.get("TETHER_KILL_AFTER"):
-            self._begin(task)
+        wanted = os.environ.get("TETHER_KILL_AT") or "0"
+        self.here = self.number == int(wanted) if wanted.isdigit() else wanted in task.get_name()
+        if self.here and not os.environ.get("TETHER_KILL_AFTER"):
+            _end()
 
-    def _begin(self, task):
-        """The first host begins with the task at which the run is to end."""
-        if self.number != int(os.environ.get("TETHER_KILL_AT", "0")):
-            return
-        self.number += 1000  # once
-        timer = threading.Timer(float(os.environ.get("TETHER_KILL_AFTER") or 0), _end)
-        timer.daemon = True
-        timer.start()
+    def v2_runner_on_start(self, host, task):
+        """The first host begins with the task in which the run is to end."""
+        if self.here:
+            self.here = False
+            timer = threading.Timer(float(os.environ["TETHER_KILL_AFTER"]), _end)
+            timer.daemon = True
+            timer.start()
 
 
 def _end():

@@ -90,8 +90,10 @@ class Fleet:
         shutil.rmtree(bed.STATE / "ca", ignore_errors=True)
         shutil.rmtree(self.depot, ignore_errors=True)
 
-    def run(self, *arguments: str, at: int = 0, after: float | None = None) -> tuple[int, str]:
-        """site.yml, killed at the task of that number; its exit status and output."""
+    def run(
+        self, *arguments: str, at: int | str = 0, after: float | None = None
+    ) -> tuple[int, str]:
+        """site.yml, killed at the task of that number or name; its exit status and output."""
         self.tasks.write_text("")
         environment = dict(
             os.environ,
@@ -169,13 +171,7 @@ def short(fleet: Fleet) -> tuple[list[str], int]:
     fleet.wipe()
     kills = 0
     for part, after in SHORT:
-        # The numbers of tasks depend on what is left to do: asked anew by a run that changes
-        # nothing.
-        fleet.run("--check")
-        number = place(fleet.names(), part)
-        if not number:
-            continue
-        status, _output = fleet.run(at=number, after=after)
+        status, _output = fleet.run(at=part, after=after)
         kills += status == -9
         print(f"{'killed' if status == -9 else 'ended'} at {part!r}, {after or 0} s in", flush=True)
     if kills < len(SHORT) // 2:

@@ -70,6 +70,9 @@ BEFORE = (
          company=True),
     Part("mypy", "types", (PYTHON, "tests/run/typecheck.py"), company=True),
 )  # fmt: skip
+# It builds the bed's fleet anew, so nothing else may use the bed meanwhile.
+KILLED = Part("killed", "runs that are killed, and the ones after them",
+              (PYTHON, "tests/drills/killed.py", "--short"), bed="must", limit=1800)  # fmt: skip
 AFTER = (
     # They wait more than they work; the last two make beds of their own.
     _pytest("integration", "against real parts", "tests/integration",
@@ -126,7 +129,7 @@ def choose(words: list[str]) -> list[Part]:
     """The parts that ``words`` name; all that check the project when there are none."""
     name = os.environ.get("NAME", "")
     if not words:
-        return [*BEFORE, *molecule(), *AFTER]
+        return [*BEFORE, *molecule(), KILLED, *AFTER]
     chosen: list[Part] = []
     for word in words:
         if word == "molecule":
@@ -134,9 +137,13 @@ def choose(words: list[str]) -> list[Part]:
         elif word in ("bench", "drills"):
             chosen += programs(word, name)
         else:
-            match = [part for part in (*BEFORE, *AFTER) if part.name == word]
+            match = [part for part in (*BEFORE, KILLED, *AFTER) if part.name == word]
             if not match:
-                names = [part.name for part in (*BEFORE, *AFTER)] + ["molecule", "bench", "drills"]
+                names = [part.name for part in (*BEFORE, KILLED, *AFTER)] + [
+                    "molecule",
+                    "bench",
+                    "drills",
+                ]
                 raise SystemExit(f"no part {word}; there are: {', '.join(names)}")
             chosen += match
     return chosen

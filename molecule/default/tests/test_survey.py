@@ -35,8 +35,8 @@ def run(tmp_path, *arguments):
 
 
 def differences(rows):
-    """host -> part -> what differs, as the survey said it; parts that do not differ are left
-    out.""" return {
+    """host -> part -> what differs, as the survey said it; what does not differ is left out."""
+    return {
         row["host"]: {part: said for part, said in row["differences"].items() if said}
         for row in rows
         if "Ask the host" in row["task"] and row["differences"]
