@@ -10,8 +10,7 @@ short_description: What differs in the cluster from what the fleet declares
 version_added: "0.1.0"
 description:
   - Runs the plan of M(tether.fleet.relay) without carrying it out, and asks each model for one
-  token
-    through its Service when nothing differs. It never writes.
+    token through its Service when nothing differs. It never writes.
   - Returns the hosts' records and the digests of the tokens too, so that a converge knows with this
     one call whether anything is to be done.
   - Runs on the controller, with the rights to read that M(tether.fleet.relay) needs.

@@ -9,14 +9,12 @@ module: survey
 short_description: What differs on a host, asked in one call
 version_added: "0.1.0"
 description:
-  - Runs the plans of all parts of a host in one call that only reads, compares the host's record
-  with
-    the one in the cluster, and says which roles have to run.
+  - Runs the plans of all parts of a host in one call that only reads. The filter
+    P(tether.fleet.differing#filter) says from its result which roles have to run.
   - What a part would refuse counts as a difference, so that its role runs and says it in full.
-  - No secret is sent. Token files are compared by their digests.
+  - No secret is sent, and none comes back. Of token files the digests do.
   - When nothing can be run on the host at all (no Python, sudo without rights), it fails with what
-  was
-    found and what to do.
+    was found and what to do.
 author: tether.fleet contributors (@tether-fleet)
 options:
   host:
@@ -81,6 +79,8 @@ extends_documentation_fragment:
   - tether.fleet.attributes
 seealso:
   - module: tether.fleet.cluster_survey
+  - plugin: tether.fleet.differing
+    plugin_type: filter
 """
 
 EXAMPLES = r"""

@@ -21,13 +21,13 @@ options:
 attributes:
   check_mode:
     description: It never changes anything, so there is no difference.
-    support: full
   diff_mode:
-    description: It changes nothing.
     support: none
+    description: It changes nothing.
   idempotent:
     description: It changes nothing.
-    support: full
+extends_documentation_fragment:
+  - tether.fleet.attributes
 """
 
 EXAMPLES = r"""
