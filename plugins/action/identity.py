@@ -74,7 +74,7 @@ class ActionModule(ActionBase):
     def _identity(self, options: Dict[str, Any]) -> Dict[str, Any]:
         # Bad input is found before the host is touched.
         who = signing.subject(options["host"], options["names"], options["addresses"])
-        _check_numbers(options)
+        identity.check_numbers(options["renew_fraction"], options["lifetime_days"])
         folder = os.path.abspath(options["ca_dir"])
         ca_pem = ca.certificate(folder)
         check = self._task.check_mode
@@ -147,18 +147,6 @@ def _rehearse(
         signing.check_request(state["csr"])
     if state["public_key_sha256"]:
         ca.check_record(folder, state["public_key_sha256"], who, now)
-
-
-def _check_numbers(options: Dict[str, Any]) -> None:
-    if not 0 < options["renew_fraction"] < 1:
-        raise signing.PolicyError(
-            "renew_fraction %s: expected a number between 0 and 1" % options["renew_fraction"]
-        )
-    if not 0 < options["lifetime_days"] <= signing.CA_LIFETIME_DAYS:
-        raise signing.PolicyError(
-            "lifetime_days %s: expected 1 to %d"
-            % (options["lifetime_days"], signing.CA_LIFETIME_DAYS)
-        )
 
 
 def _result(

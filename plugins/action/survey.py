@@ -28,6 +28,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils.send import FailedErr
 class ActionModule(ControllerAction):
     TRANSFERS_FILES = False
     ARGUMENT_SPEC = {
+        "manage_packages": {"type": "bool", "default": True},
         "host": {"type": "dict", "required": True},
         "parts": {"type": "dict", "required": True},
         "artifacts": {
@@ -43,6 +44,7 @@ class ActionModule(ControllerAction):
             "required": True,
             "options": {
                 "ca_dir": {"type": "path", "required": True},
+                "lifetime_days": {"type": "float", "required": True},
                 "renew_fraction": {"type": "float", "required": True},
             },
         },
@@ -69,7 +71,9 @@ class ActionModule(ControllerAction):
         found = self._ask(parts, task_vars)
         differences = {part: found[part]["differs"] for part in found}
         facts = {part: found[part]["facts"] for part in found}
-        differences["packages"] = survey.packages(facts["preflight"])
+        differences["packages"] = survey.packages(facts["preflight"], arguments["manage_packages"])
+        if not differences["preflight"]:
+            differences["preflight"] = survey.space(facts["preflight"], differences)
         if not differences["identity"]:
             differences["identity"] = self._certificate(arguments, facts["identity"])
         certificates = _certificates(facts["identity"])
@@ -91,6 +95,7 @@ class ActionModule(ControllerAction):
         host, options = arguments["host"], arguments["identity"]
         try:
             signing.need_library()
+            identity.check_numbers(options["renew_fraction"], options["lifetime_days"])
             choice = identity.decide(
                 state,
                 ca.certificate(os.path.abspath(options["ca_dir"])),

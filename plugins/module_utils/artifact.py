@@ -93,7 +93,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """
     root, incoming = desired["root"], desired["incoming"]
     present = [entry for entry in desired["artifacts"] if entry["state"] == "present"]
-    names = os.listdir(root) if disk.check_folder(root) else []
+    disk.check_folder(root)
     return {
         "artifacts": {
             entry["name"]: _look(os.path.join(root, entry["name"]), desired["verify"])
@@ -101,33 +101,33 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         },
         "arrived": delivery.have(incoming, [entry["sha256"] for entry in present]),
         "free": disk.free_bytes(incoming),
-        "leftovers": [os.path.join(root, name) for name in names if name.startswith(".tmp-")],
+        "leftovers": disk.leftovers(root),
     }
 
 
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
-    """Install or mend versions, switch links, then prune.
+    """Remove what killed runs left, install or mend versions, switch links, then prune.
 
     The plan's facts: ``artifacts`` (per name what will hold) and ``needs`` (files that have yet to
     be delivered; while there are any, ``apply`` changes nothing).
     """
     result = Plan(facts={"artifacts": {}, "needs": []})
+    for path in observed["leftovers"]:
+        result.steps += disk.removals([path], folder=path)
     wanted: Dict[str, Dict[str, Any]] = {}
     for entry in desired["artifacts"]:
         found = observed["artifacts"][entry["name"]]
         if entry["state"] == "absent":
             result.steps += _plan_absent(desired, entry, found)
             continue
+        folder = os.path.join(desired["root"], entry["name"])
+        result.steps += disk.removals(found["leftovers"], folder=folder)
         install = _plan_install(desired, entry, found)
         if install is not None:
             result.steps.append(install)
             wanted[entry["sha256"]] = {"what": _title(entry), "size": entry["size"]}
         result.steps += _plan_links(desired, entry, found)
         result.facts["artifacts"][entry["name"]] = _facts(desired, entry)
-    result.steps += [
-        Step("remove", "directory", path, data={"folder": path, "path": path})
-        for path in observed["leftovers"]
-    ]
     result.facts["needs"] = delivery.needs(wanted, observed["arrived"])
     delivery.check_space(result.facts["needs"], desired["incoming"], observed["free"])
     return result
@@ -147,6 +147,8 @@ def apply(plan: Plan) -> Dict[str, Any]:
                 used.add((step.data["incoming"], step.data["entry"]["sha256"]))
             elif step.kind == "link":
                 disk.switch_link(step.name, step.data["target"])
+            elif step.kind == "leftover":
+                disk.remove(step.data["path"])
             elif os.path.lexists(step.data["path"]):
                 disk.drop_tree(step.data["path"])
     for incoming, digest in used:
@@ -210,7 +212,7 @@ def _look(folder: str, verify: bool) -> Dict[str, Any]:
         "current": None,
         "previous": None,
         "versions": {},
-        "leftovers": [],
+        "leftovers": disk.leftovers(folder),
     }
     if not found["exists"]:
         return found
@@ -218,9 +220,7 @@ def _look(folder: str, verify: bool) -> Dict[str, Any]:
         found[link] = disk.read_link(os.path.join(folder, link))
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
-        if name.startswith(".tmp-"):
-            found["leftovers"].append(path)
-        elif not os.path.islink(path) and os.path.isdir(path):
+        if path not in found["leftovers"] and not os.path.islink(path) and os.path.isdir(path):
             manifest = read_manifest(path)
             found["versions"][name] = {
                 "manifest": manifest,
@@ -273,7 +273,7 @@ def _plan_install(
 def _plan_links(
     desired: Dict[str, Any], entry: Dict[str, Any], found: Dict[str, Any]
 ) -> List[Step]:
-    """Links, leftovers of killed runs, and versions that nothing points to any more."""
+    """Links, and versions that nothing points to any more."""
     folder = os.path.join(desired["root"], entry["name"])
     current, previous = entry["version"], found["previous"]
     if found["current"] not in (None, current):
@@ -303,8 +303,6 @@ def _plan_links(
     for version in spare[desired["keep"] :]:
         name, path = "%s %s" % (entry["name"], version), os.path.join(folder, version)
         steps.append(Step("remove", "artifact", name, data={"folder": folder, "path": path}))
-    for path in found["leftovers"]:
-        steps.append(Step("remove", "directory", path, data={"folder": folder, "path": path}))
     return steps
 
 
@@ -352,7 +350,7 @@ def _install(step: Step) -> None:
         return  # another run was faster while this one waited for the lock
     source = delivery.verified(step.data["incoming"], entry["sha256"], entry["size"], what)
     disk.make_folder(folder)
-    unpacked = tempfile.mkdtemp(prefix=".tmp-%s-" % entry["version"], dir=folder)
+    unpacked = tempfile.mkdtemp(prefix="%s%s-" % (disk.TEMPORARY, entry["version"]), dir=folder)
     try:
         files = archive.unpack(source, entry["format"], _extract(entry), unpacked, what)
         if entry.get("binary") and entry["binary"] not in files:

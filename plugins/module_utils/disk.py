@@ -12,12 +12,15 @@ import os
 import shutil
 import stat
 import tempfile
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils import os_trouble
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, Step
 
 BLOCK = 1024 * 1024
+# How names begin of what is not finished yet. They are made under the store's lock alone: whoever
+# holds it and finds such a name finds what a killed run left.
+TEMPORARY = ".tmp-"
 
 
 def hash_file(path: str) -> str:
@@ -131,7 +134,7 @@ def read_link(path: str) -> Optional[str]:
 def switch_link(path: str, target: str) -> None:
     """Point a link elsewhere by one rename: a reader finds the old target or the new one."""
     folder = os.path.dirname(path)
-    temporary = os.path.join(folder, ".tmp-link-%d" % os.getpid())
+    temporary = os.path.join(folder, TEMPORARY + "link-%d" % os.getpid())
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
     os.symlink(target, temporary)
@@ -143,11 +146,36 @@ def switch_link(path: str, target: str) -> None:
 def drop_tree(path: str) -> None:
     """Remove a tree; its name is free at once, also when the removal is then interrupted."""
     folder = os.path.dirname(path)
-    doomed = tempfile.mkdtemp(prefix=".tmp-gone-", dir=folder)
+    doomed = tempfile.mkdtemp(prefix=TEMPORARY + "gone-", dir=folder)
     with contextlib.suppress(FileNotFoundError):
         os.rename(path, os.path.join(doomed, "tree"))
     sync_folder(folder)
     shutil.rmtree(doomed)
+
+
+def remove(path: str) -> None:
+    """Remove a file, a link or a tree where it lies: unlike ``drop_tree`` it needs no room."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def leftovers(folder: str) -> List[str]:
+    """What killed runs left in a folder; nothing of a folder that others can write."""
+    try:
+        if not is_ours(os.lstat(folder)):
+            return []
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(os.path.join(folder, name) for name in names if name.startswith(TEMPORARY))
+
+
+def removals(paths: List[str], **data: Any) -> List[Step]:
+    """Steps that remove leftovers: the first of a plan, since they make room."""
+    return [Step("remove", "leftover", path, data=dict(data, path=path)) for path in paths]
 
 
 @contextlib.contextmanager

@@ -77,8 +77,8 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     :param desired: ``{"models": [entry], "store", "incoming", "prune": bool, "verify": bool}``
     :return: ``{"files": {path: None or {"mode", "gid", "ours", "fresh", "right"}}, "groups":
         {name: gid or None}, "folders": {path: {"mode", "gid"} or None}, "stored": {path: digest},
-        "arrived": {digest: bytes}, "free": bytes}``; ``right``: the content is the wanted one;
-        ``fresh``: the manifest says so without reading
+        "leftovers": [path], "arrived": {digest: bytes}, "free": bytes}``; ``right``:
+        the content is the wanted one; ``fresh``: the manifest says so without reading
     """
     store, entries = desired["store"], desired["models"]
     disk.check_folder(store)
@@ -94,18 +94,20 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "folders": {path: _look_folder(path) for path in folders},
         "groups": {entry["group"]: _gid(entry["group"]) for entry in entries if entry.get("group")},
         "stored": _stored(store),
+        "leftovers": _leftovers(store),
         "arrived": delivery.have(desired["incoming"], [entry["sha256"] for entry in present]),
         "free": disk.free_bytes(desired["incoming"]),
     }
 
 
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
-    """Files to add or mend, then files to remove.
+    """What killed runs left goes first, then files are added or mended, then files removed.
 
     The plan's facts: ``models`` (per entry its path) and ``needs`` (what has to be delivered). A
     digest that another namespace holds already is copied on the host, not sent again.
     """
     result = Plan(facts={"models": [], "needs": []})
+    result.steps += disk.removals(observed["leftovers"], store=desired["store"])
     wanted: Dict[str, Dict[str, Any]] = {}
     planned: Set[str] = set()
     for entry in desired["models"]:
@@ -213,21 +215,34 @@ def _look_folder(path: str) -> Optional[Dict[str, Any]]:
 def _stored(store: str) -> Dict[str, str]:
     """All files of the store that have a manifest, with their digests."""
     stored: Dict[str, str] = {}
-    for namespace in _folders(store):
-        for digest in _folders(os.path.join(store, namespace)):
-            base = os.path.join(store, namespace, digest)
-            if DIGEST.match(digest):
-                for name in _read_manifest(os.path.join(base, "x")).get("files", {}):
-                    path = os.path.join(base, name)
-                    if os.path.lexists(path):
-                        stored[path] = digest
+    for base in _digest_folders(store):
+        for name in _read_manifest(os.path.join(base, "x")).get("files", {}):
+            path = os.path.join(base, name)
+            if os.path.lexists(path):
+                stored[path] = os.path.basename(base)
     return stored
 
 
+def _leftovers(store: str) -> List[str]:
+    """What killed runs left anywhere in the store: half a copy can be gigabytes."""
+    folders = [store, *_folders(store), *_digest_folders(store)]
+    return [path for folder in folders for path in disk.leftovers(folder)]
+
+
+def _digest_folders(store: str) -> List[str]:
+    found = [path for namespace in _folders(store) for path in _folders(namespace)]
+    return [path for path in found if DIGEST.match(os.path.basename(path))]
+
+
 def _folders(path: str) -> List[str]:
+    """The folders in a folder, as paths."""
     try:
         with os.scandir(path) as entries:
-            return sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+            return sorted(
+                entry.path
+                for entry in entries
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
+            )
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -348,7 +363,7 @@ def _copy(source: str, path: str, digest: str, gid: int) -> bool:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
-    handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=folder)
+    handle, temporary = tempfile.mkstemp(prefix=disk.TEMPORARY, dir=folder)
     try:
         with os.fdopen(descriptor, "rb") as stream, os.fdopen(handle, "wb") as output:
             size = os.fstat(stream.fileno()).st_size
@@ -386,9 +401,11 @@ def _remember(path: str, digest: str, gid: int) -> None:
 
 def _remove(store: str, path: str) -> None:
     """Remove a file, its manifest when it was the last, and folders that are empty then."""
-    if os.path.lexists(path):
-        os.unlink(path)
+    disk.remove(path)
     folder = os.path.dirname(path)
+    # An earlier step may have taken the folder with it.
+    if folder == store or not os.path.isdir(folder):
+        return
     left = [name for name in os.listdir(folder) if not name.startswith(".t")]
     if not left:
         disk.drop_tree(folder)

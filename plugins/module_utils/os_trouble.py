@@ -86,6 +86,7 @@ def is_read_only(path: str) -> bool:
 
 def existing(path: str) -> str:
     """The path itself, or the nearest folder above it that exists."""
+    path = os.path.abspath(path)  # above a relative one there would be no end
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path

@@ -45,6 +45,7 @@ ARGUMENT_SPEC: Dict[str, Any] = {
             "bytes": {"type": "int", "required": True},
         },
     },
+    "missing_space": {"type": "str", "choices": ["report", "fail"], "default": "fail"},
     "port": {"type": "int", "default": 9443},
     "port_unit": {"type": "str", "default": "tether-ingress.service"},
     "controller_time": {"type": "float"},
@@ -85,10 +86,10 @@ class Findings(Refusal):
 def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read what ``plan`` judges.
 
-    :param desired: ``{"space": [{"path", "bytes"}], "port", "port_unit", "controller_time",
-        "max_skew", "libraries": [{"library": soname, "packages": {OS family: package}}],
-        "commands": {package: command}, "missing_packages": "report" | "fail", "platforms":
-        [names], "min_glibc"}``
+    :param desired: ``{"space": [{"path", "bytes"}], "missing_space": "report" | "fail",
+        "port", "port_unit", "controller_time", "max_skew", "libraries": [{"library": soname,
+        "packages": {OS family: package}}], "commands": {package: command},
+        "missing_packages": "report" | "fail", "platforms": [names], "min_glibc"}``
     """
     now = time.time()
     libraries = _libraries() if desired["libraries"] else set()
@@ -130,6 +131,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     :raises Findings: with everything that is wrong
     """
     findings: List[Dict[str, str]] = []
+    short: List[Dict[str, str]] = []
     name = platform_name(observed["system"], observed["machine"])
     missing = sorted(
         package
@@ -142,7 +144,9 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         skew = round(observed["time"] - desired["controller_time"], 1)
     _check_base(desired, observed, name, findings)
     _check_read_only(observed["read_only"], findings)
-    _check_space(observed["space"], findings)
+    _check_space(observed["space"], short)
+    if desired["missing_space"] == "fail":
+        findings += short
     if skew is not None and abs(skew) > desired["max_skew"]:
         _add(
             findings,
@@ -180,6 +184,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         "space": [
             {key: item[key] for key in ("path", "free", "total")} for item in observed["space"]
         ],
+        "short": short,
         "findings": findings,
     }
     if findings:

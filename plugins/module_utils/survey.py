@@ -22,10 +22,8 @@ from ansible_collections.tether.fleet.plugins.module_utils import (
     model_store,
     preflight,
 )
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, systemd
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends, base
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
-
-DAEMONS = {"systemd": systemd}
 
 # part -> (the component, its module's options). What a daemon's component is depends on the host.
 PARTS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
@@ -63,7 +61,7 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
             return {"differs": "; ".join(checked.error_messages), "facts": {}}
         wanted = dict(checked.validated_parameters)
         if component is None:
-            component = base.choose(DAEMONS)
+            component = base.choose(backends.BACKENDS).daemon
             base.join_device_groups(wanted["daemons"])
         plan: Plan = component.plan(wanted, component.observe(wanted))
         if plan.steps:

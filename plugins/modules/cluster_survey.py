@@ -50,7 +50,7 @@ options:
   probe_timeout:
     description: Seconds within which a model has to answer.
     type: int
-    default: 20
+    default: 60
 attributes:
   diff_mode:
     support: none
@@ -130,7 +130,7 @@ def main() -> None:
         namespaces={"type": "list", "elements": "str", "required": True},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},
-        probe_timeout={"type": "int", "default": 20},
+        probe_timeout={"type": "int", "default": 60},
     )
     module = arguments.start(spec)
     if certificates.CRYPTOGRAPHY_ERROR is not None:

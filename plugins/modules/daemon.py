@@ -361,11 +361,8 @@ changes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, systemd
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends, base
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
-
-# A new platform's supervisor is one more file beside these and one more word here.
-BACKENDS = {"systemd": systemd}
 
 
 def main() -> None:
@@ -374,7 +371,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        supervisor = base.choose(BACKENDS)
+        supervisor = base.choose(backends.BACKENDS).daemon
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     base.join_device_groups(module.params["daemons"])

@@ -138,17 +138,17 @@ changes:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.tether.fleet.plugins.module_utils import firewall
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends, base
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=firewall.ARGUMENT_SPEC, supports_check_mode=True)
     try:
-        base.choose({"systemd": firewall})
+        component = base.choose(backends.BACKENDS).firewall
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
-    run_module(module, firewall, dict(module.params))
+    run_module(module, component, dict(module.params))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,13 @@ options:
         description: Bytes that must be free there.
         type: int
         required: true
+  missing_space:
+    description:
+      - Whether too little space, or too few inodes, is only returned as RV(short), or fails. A host
+        that needs nothing installed needs no room for it either.
+    type: str
+    choices: [report, fail]
+    default: fail
   port:
     description: TCP port that must be free or held by O(port_unit). 0 checks none.
     type: int
@@ -138,6 +145,11 @@ gpu_devices:
   elements: str
 space:
   description: Free and total bytes at each path.
+  returned: always
+  type: list
+  elements: dict
+short:
+  description: File systems with too little space or too few inodes, in the words of a finding.
   returned: always
   type: list
   elements: dict

@@ -219,6 +219,9 @@ def run(module: Any) -> Dict[str, Any]:
     for key, error in outcome.errors.items():
         if key in verdicts:
             verdicts[key].state, verdicts[key].reason = "refused", str(error)
+        else:
+            # One that is no longer wanted, and could not be removed.
+            module.warn("%s: %s" % (key, error))
     settle(client, module, verdicts, outcome)
     result = outcome.result()
     for key, verdict in verdicts.items():

@@ -50,10 +50,18 @@ options:
         description: The folder of the fleet's CA on the controller.
         type: path
         required: true
+      lifetime_days:
+        description: Days that a certificate is valid.
+        type: float
+        required: true
       renew_fraction:
         description: A certificate is renewed when less than this part of its life is left.
         type: float
         required: true
+  manage_packages:
+    description: Whether missing packages may be installed; otherwise they are no difference.
+    type: bool
+    default: true
   registration:
     description: What the host's record is made of, beside what is found on the host.
     type: dict
@@ -95,7 +103,7 @@ EXAMPLES = r"""
       ingress_files: {files: []}
       ingress: {daemons: []}
     artifacts: {names: [caddy]}
-    identity: {ca_dir: ~/.config/tether/demo/ca, renew_fraction: 0.34}
+    identity: {ca_dir: ~/.config/tether/demo/ca, lifetime_days: 90, renew_fraction: 0.34}
     registration: {port: 9443, versions: {caddy: 2.11.7}}
   become: true
   register: survey_result

@@ -46,3 +46,17 @@ def _key_of(pem: Optional[str]) -> Optional[str]:
         return signing.public_key_sha256(signing.load_certificate(pem or "").public_key())
     except signing.PolicyError:
         return None
+
+
+def check_numbers(renew_fraction: float, lifetime_days: float) -> None:
+    """
+    :raises PolicyError: naming the number that makes no sense
+    """
+    if not 0 < renew_fraction < 1:
+        raise signing.PolicyError(
+            "renew_fraction %s: expected a number between 0 and 1" % renew_fraction
+        )
+    if not 0 < lifetime_days <= signing.CA_LIFETIME_DAYS:
+        raise signing.PolicyError(
+            "lifetime_days %s: expected 1 to %d" % (lifetime_days, signing.CA_LIFETIME_DAYS)
+        )

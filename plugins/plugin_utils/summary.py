@@ -32,7 +32,9 @@ class _Host:
 
 @dataclass
 class _Model:
-    """``relay`` and ``probe`` are the newest answers; a later look outdates an earlier one."""
+    """``relay`` and ``probe`` are the newest answers; a later look outdates an earlier one, and a
+    later change outdates ``probe``.
+    """
 
     changes: List[Dict[str, str]] = field(default_factory=list)
     relay: Dict[str, Any] = field(default_factory=dict)
@@ -122,6 +124,8 @@ class Run:
         """Changes, and what a result says of models."""
         noun = action[len(COLLECTION) :]
         changes = _steps(result.get("changes"))
+        if changes and not self.check_mode:
+            self._outdate_answers()
         if noun == "validate" and isinstance(result.get("plan"), Mapping):
             self._read_plan(result["plan"])
         elif noun == "relay" and isinstance(result.get("models"), Mapping):
@@ -140,6 +144,11 @@ class Run:
     def _read_plan(self, plan: Mapping[str, Any]) -> None:
         self._plan = {key: dict(entry) for key, entry in plan.get("models", {}).items()}
 
+    def _outdate_answers(self) -> None:
+        """Of all models: what is done once for all hosts is told of the first one alone."""
+        for model in self._models.values():
+            model.probe = {}
+
     def _read_relay(
         self, result: Mapping[str, Any], changes: List[Dict[str, str]]
     ) -> List[Dict[str, str]]:
@@ -147,7 +156,8 @@ class Run:
         rest = list(changes)
         for key, said in result["models"].items():
             model = self._model(key, result)
-            model.relay = dict(said)
+            # What answered was wired as an earlier look found it.
+            model.relay, model.probe = dict(said), {}
             own = _steps(said.get("changes"))
             model.changes += own
             for step in own:

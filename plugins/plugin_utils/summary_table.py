@@ -125,7 +125,9 @@ def _rows(document: Mapping[str, Any]) -> List[_Row]:
         _Row(_names(names), changed, "", failures) for (changed, failures), names in shared.items()
     ]
     for key, model in document["models"].items():
-        serves = model["state"] in ("served", "planned") and model["answers"] is not False
+        # The answer itself says more than what the relay was last seen to do.
+        wired = model["state"] in ("served", "planned") and model["answers"] is not False
+        serves = model["answers"] or wired
         rows.append(_Row(key, _changed(model), model["url"] if serves else "-", _messages(model)))
     return rows
 

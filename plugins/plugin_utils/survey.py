@@ -93,10 +93,35 @@ def judge(differences: Mapping[str, str]) -> Dict[str, List[str]]:
     return {role: reasons[role] for role in ROLES if role in reasons}
 
 
-def packages(facts: Mapping[str, Any]) -> str:
-    """The packages that preflight misses, as a difference."""
-    missing = facts.get("missing_packages") or []
+def packages(facts: Mapping[str, Any], managed: bool) -> str:
+    """The packages that preflight misses, as a difference.
+
+    :param managed: whether the role baseline may install them
+    """
+    missing = (managed and facts.get("missing_packages")) or []
     return "install %s" % ", ".join(missing) if missing else ""
+
+
+def space(facts: Mapping[str, Any], differences: Mapping[str, str]) -> str:
+    """Too little room, as a difference of preflight where something is to be installed.
+
+    A nearly full host that serves must still get its certificates and tokens, and be rid of what it
+    no longer needs.
+
+    :param facts: preflight's
+    :param differences: part -> what differs; the steps of a plan are parted by "; "
+    """
+    steps = [
+        step
+        for part in ("artifact", "model_store")
+        for step in (differences.get(part) or "").split("; ")
+    ]
+    if all(step.startswith("remove ") for step in steps if step):
+        return ""
+    return "; ".join(
+        "%(check)s: found %(found)s; expected %(expected)s" % item
+        for item in facts.get("short") or []
+    )
 
 
 def certificate(choice: Mapping[str, Any], state: Mapping[str, Any]) -> str:
@@ -116,7 +141,7 @@ def record(wanted: Mapping[str, Any], registered: Optional[Mapping[str, Any]]) -
     """How the record in the cluster differs from the one that the host would get."""
     if registered is None:
         return "register the host"
-    keys = [key for key in wanted if wanted[key] != registered.get(key)]
+    keys = [key for key in sorted({*wanted, *registered}) if wanted.get(key) != registered.get(key)]
     return "update %s in the host's record" % ", ".join(keys) if keys else ""
 
 
@@ -166,7 +191,13 @@ _OBSTACLES: Tuple[Tuple[Tuple[str, ...], str, str, str], ...] = (
         "Install python3, or set ansible_python_interpreter to the path of one",
     ),
     (
-        ("syntaxerror", "requires a minimum of python", "python interpreter", "importerror"),
+        (
+            "requires a minimum of python",
+            "no module named 'json'",
+            "no module named 'zipfile'",
+            "no module named 'encodings'",
+            "future feature annotations is not defined",
+        ),
         "a Python that is too old, or not whole",
         "Python 3.9 or newer with its standard library",
         "Install a newer one, and set ansible_python_interpreter to its path",

@@ -132,6 +132,14 @@ def test_unknown_words_are_named(runner: ModuleType) -> None:
         runner.choose(["nonsense"])
 
 
+def test_every_part_is_in_the_documentation(runner: ModuleType) -> None:
+    page = (RUN.parents[1] / "docs" / "testing.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
+    told = {name.strip() for row in rows[1:] for name in row.split(",")}
+    # Each scenario is a part; the page tells of all of them in one row.
+    assert told == {part.name.partition(" ")[0] for part in runner.choose([])}
+
+
 def test_company(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,3 +87,18 @@ def test_the_next_good_run_finishes_the_job():
     ssh("gpu4", f"mv /root/sitecustomize.py {SITE}")
     good_run()
     assert served("steady", "steady")
+
+
+def test_a_full_host_that_serves_still_gets_its_tokens_and_another_gets_no_program():
+    """More room is asked for than any disk has."""
+    token = "/etc/tether/ingress/tokens/steady/current"
+    before = ssh("gpu1", f"sha256sum {token}").stdout
+    ssh("gpu1", f"rm {token}")
+    ssh("gpu2", "rm /opt/tether/caddy/current/.tether-manifest.json")
+    day = Day("-e", f'{{"preflight_space": [{{"path": "/opt/tether", "bytes": {10**16}}}]}}')
+    assert day.status != 0
+    assert day.row("gpu1")["failed"] == 0
+    assert ssh("gpu1", f"sha256sum {token}").stdout == before
+    assert (day.row("gpu2")["failed"], day.row("gpu2")["changed"]) == (1, 0)
+    day.says("1 problem; nothing was changed", "disk space at /opt/tether: found", "Free ")
+    good_run()

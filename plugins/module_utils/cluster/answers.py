@@ -19,6 +19,7 @@ _QUOTA = re.compile(r"exceeded quota: ([^,\s]+)")
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
 _WEBHOOK = re.compile(r'admission webhook "([^"]+)" denied')
 _POD_SECURITY = re.compile(r'violates PodSecurity "([^"]+)"')
+_TERMINATING = re.compile(r"in namespace (\S+) because it is being terminated")
 _LIMITS = re.compile(r"(maximum|minimum) (cpu|memory)\S* usage per|maximum memory usage")
 _USER = re.compile(r'User "([^"]+)" cannot')
 
@@ -39,6 +40,7 @@ def of_admission(message: str, namespace: Optional[str]) -> Optional[Advice]:
     """What was expected and what to do when the cluster's own rules refused an object, else None.
 
     :param message: the API server's, or what a controller reports of its answer
+    :param namespace: where the object would be; None for one of the whole cluster
     """
     place = " -n %s" % namespace if namespace else ""
     found = _QUOTA.search(message)
@@ -48,15 +50,16 @@ def of_admission(message: str, namespace: Optional[str]) -> Optional[Advice]:
             "Raise it (kubectl describe resourcequota %s%s) or remove what fills it, then run again"
             % (found.group(1), place),
         )
-    if "because it is being terminated" in message:
-        return being_deleted(namespace or "")
+    found = _TERMINATING.search(message)
+    if found:
+        return being_deleted(found.group(1))
     for pattern, kind in ((_POLICY, "ValidatingAdmissionPolicy"), (_WEBHOOK, "admission webhook")):
         found = pattern.search(message)
         if found:
             return (
                 "the cluster's %s %s to allow it" % (kind, found.group(1)),
-                "Ask whoever runs that policy to allow it for namespace %s, then run again"
-                % namespace,
+                "Ask whoever runs that policy to allow it%s, then run again"
+                % (" for namespace %s" % namespace if namespace else ""),
             )
     found = _POD_SECURITY.search(message)
     if found:

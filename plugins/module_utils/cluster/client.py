@@ -12,6 +12,7 @@ import datetime
 import email.utils
 import json
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import answers, labels, way_in
@@ -75,12 +76,18 @@ class Client:
         self.counts: Dict[str, int] = {}
         self.requests: List[str] = []
         self._offset = datetime.timedelta()
+        self._started = time.monotonic()
         self._dynamic = _connect(module)
         self.host = str(self._dynamic.configuration.host)
 
     def now(self) -> datetime.datetime:
         """The time by the API server's clock, so that writers' own clocks do not matter."""
         return datetime.datetime.now(datetime.timezone.utc) + self._offset
+
+    def began(self) -> datetime.datetime:
+        """When this run began, by the API server's clock and in its whole seconds."""
+        ago = datetime.timedelta(seconds=time.monotonic() - self._started)
+        return (self.now() - ago).replace(microsecond=0)
 
     def list(
         self,
@@ -140,9 +147,19 @@ class Client:
         query = [("fieldManager", labels.MANAGER)]
         return self._json("update", "PUT", kind, namespace, name, body=item, query=query)
 
-    def merge(self, kind: str, namespace: Optional[str], name: str, body: Object) -> Object:
-        """A JSON merge patch."""
-        query = [("fieldManager", labels.MANAGER)]
+    def merge(
+        self,
+        kind: str,
+        namespace: Optional[str],
+        name: str,
+        body: Object,
+        manager: str = labels.MANAGER,
+    ) -> Object:
+        """A JSON merge patch.
+
+        :param manager: who owns the fields; those of our usual name have to be wanted by a plan
+        """
+        query = [("fieldManager", manager)]
         return self._json(
             "patch",
             "PATCH",
@@ -226,10 +243,7 @@ class Client:
             self._note_time(dict(response.headers))
             return int(response.status), response.data.decode("utf-8", "replace")
         except ApiException as error:
-            text = error.body or ""
-            if isinstance(text, bytes):
-                text = text.decode("utf-8", "replace")
-            return int(error.status or 0), text
+            return int(error.status or 0), _body(error)
         except (HTTPError, OSError) as error:
             raise way_in.no_connection(self.host, error) from error
 
@@ -248,17 +262,12 @@ class Client:
             data: Object = json.loads(text)
             return data
         refusal = refusal_of(status, text, verb, kind, namespace, name)
-        if status == 401:
-            ended = way_in.ended_credentials(self._dynamic.configuration, self.now())
-            if ended:
-                refusal = Failed(401, refusal.what, ended, refusal.expected, refusal.remedy)
-        raise refusal
+        raise with_ended_credentials(refusal, self._dynamic.configuration, self.now())
 
     def _note_time(self, headers: Dict[str, str]) -> None:
-        for key, value in headers.items():
-            if key.lower() == "date":
-                stamp = email.utils.parsedate_to_datetime(value)
-                self._offset = stamp - datetime.datetime.now(datetime.timezone.utc)
+        stamp = _date(headers)
+        if stamp is not None:
+            self._offset = stamp - datetime.datetime.now(datetime.timezone.utc)
 
 
 def path_of(kind: str, namespace: Optional[str], name: Optional[str] = None) -> str:
@@ -287,6 +296,34 @@ def refusal_of(
     what = "%s %s%s %s" % (verb, plural, " " + name if name else "", place)
     expected, remedy = answers.advice(status, message, verb, plural, namespace)
     return Failed(status, what, "status %d (%s)" % (status, message), expected, remedy)
+
+
+def with_ended_credentials(refusal: Failed, configuration: Any, now: datetime.datetime) -> Failed:
+    """A refusal that says which credential has ended, where that is why nobody is let in."""
+    ended = way_in.ended_credentials(configuration, now) if refusal.status == 401 else None
+    if ended is None:
+        return refusal
+    return Failed(401, refusal.what, ended, refusal.expected, refusal.remedy)
+
+
+def refused_connection(error: ApiException, configuration: Any) -> Failed:
+    """The refusal for an API server that answers its first request with an error."""
+    refusal = refusal_of(int(error.status or 0), _body(error), "get", "Namespace", None, None)
+    now = _date(dict(error.headers or {})) or datetime.datetime.now(datetime.timezone.utc)
+    return with_ended_credentials(refusal, configuration, now)
+
+
+def _body(error: ApiException) -> str:
+    text = error.body or ""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+
+
+def _date(headers: Dict[str, str]) -> Optional[datetime.datetime]:
+    """The server's time in the headers of its answer."""
+    for key, value in headers.items():
+        if key.lower() == "date":
+            return email.utils.parsedate_to_datetime(value)
+    return None
 
 
 def _connect(module: AnsibleK8SModule) -> Any:
@@ -318,17 +355,17 @@ def _connect(module: AnsibleK8SModule) -> Any:
     if error is None:
         error = TimeoutError("timed out")
     elif isinstance(error, ApiException):
-        raise refusal_of(int(error.status or 0), str(error.body), "get", "Namespace", None, None)
+        raise refused_connection(error, _configuration()) from error
     elif not isinstance(error, HTTPError):
         raise way_in.no_configuration(error) from error
-    raise way_in.no_connection(_server(), error) from error
+    raise way_in.no_connection(str(_configuration().host), error) from error
 
 
-def _server() -> str:
-    """The server of the kubeconfig that was read last."""
+def _configuration() -> Any:
+    """What the kubeconfig that was read last comes to."""
     from kubernetes.client import Configuration
 
-    return str(Configuration.get_default_copy().host)
+    return Configuration.get_default_copy()
 
 
 def _identity(item: Object) -> Tuple[str, Optional[str], str]:

@@ -22,6 +22,11 @@ NAME = "app.kubernetes.io/name"
 # its sync period of about a minute.
 CONFIG_ANNOTATION = "tether.fleet/config"
 
+# Set on a Deployment so that its pods are tried again; under a field manager of its own, or the
+# next plan would find a field that nobody wants.
+RETRY_ANNOTATION = "tether.fleet/retry"
+RETRY_MANAGER = MANAGER + "-retry"
+
 STATE_NAME = "state"
 LEASE_NAME = "tether-writer"
 

@@ -199,7 +199,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     result = Plan()
     first: List[Step] = []
     verdicts: Dict[str, Verdict] = {}
-    new_namespaces: Set[str] = set()
+    new_namespaces: Dict[str, List[str]] = {}
     records, broken, predicted = read_records(desired, observed)
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict()
@@ -232,7 +232,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
                     % model.namespace
                 )
                 continue
-            new_namespaces.add(model.namespace)
+            new_namespaces.setdefault(model.namespace, []).append(model.key)
         elif model.namespace in observed["ending"]:
             verdict.state = "refused"
             verdict.reason = str(
@@ -247,8 +247,9 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         verdict.steps = _model_steps(model, hosts, token, desired, observed)
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
         verdict.ready = running is not None and wait.unfinished(running) is None
-    for name in sorted(new_namespaces):
-        result.steps.append(step("create", objects.namespace(name, desired["fleet"])))
+    for name, models in sorted(new_namespaces.items()):
+        item = objects.namespace(name, desired["fleet"])
+        result.steps.append(step("create", item, None, models=models))
     result.steps += first
     if findings != remembered:
         wanted = state.state_object(findings, desired["fleet"], desired["fleet_namespace"])

@@ -13,8 +13,10 @@ from typing import Any, Dict, List
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     certificates,
+    diff,
     labels,
     probe,
+    registration,
     relay,
     tokens,
 )
@@ -40,7 +42,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     result: Dict[str, Any] = {
         "models": {},
         "orphans": [],
-        "records": relay.read_records(desired, observed)[0],
+        "records": _records(desired, observed),
         "tokens": _digests(desired, observed),
     }
     try:
@@ -64,6 +66,17 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     return dict(result, differs="; ".join(reasons))
 
 
+def _records(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, Any]:
+    """The hosts' records, but for those that registration would write anew as they are."""
+    fleet, place = desired["fleet"], desired["fleet_namespace"]
+    found: Dict[str, Any] = {}
+    for host, record in relay.read_records(desired, observed)[0].items():
+        live = observed["ours"][("ConfigMap", place, labels.record_name(host))]
+        if not diff.differs(registration.record_object(record, fleet, place), live):
+            found[host] = record
+    return found
+
+
 def _digests(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
     """The digests of the tokens that there are: enough to compare, of no use to anybody else."""
     found: Dict[str, Dict[str, str]] = {}
@@ -72,8 +85,12 @@ def _digests(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, Dic
         live = observed["ours"].get(
             ("Secret", desired["fleet_namespace"], labels.token_name(namespace))
         )
+        marks = (live or {}).get("metadata", {}).get("labels") or {}
         try:
-            token = None if live is None else tokens.read_token(live)["current"]
+            # As the token role finds it: by what it is, and not by its name alone.
+            token = (
+                tokens.read_token(live)["current"] if marks.get(labels.RECORD) == "token" else None
+            )
         except Refusal:  # the token role says it
             token = None
         if token is not None:

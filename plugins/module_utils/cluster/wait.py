@@ -10,7 +10,11 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import answers, labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    answers,
+    labels,
+    retry,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 
 # Reasons with which a container does not start however long one waits.
@@ -44,10 +48,8 @@ def unfinished(deployment: Dict[str, Any]) -> Optional[str]:
 
 def cannot_make_pods(deployment: Optional[Dict[str, Any]]) -> Optional[str]:
     """Why the cluster refuses a Deployment's pods (a quota, a policy, a limit), or None. Pure."""
-    for condition in ((deployment or {}).get("status") or {}).get("conditions") or []:
-        if (condition.get("type"), condition.get("status")) == ("ReplicaFailure", "True"):
-            return str(condition.get("message") or condition.get("reason"))
-    return None
+    condition = retry.refusal(deployment)
+    return str(condition.get("message") or condition.get("reason")) if condition else None
 
 
 def is_current(pod: Dict[str, Any], deployment: Optional[Dict[str, Any]]) -> bool:
@@ -104,6 +106,9 @@ def wait(
 ) -> Dict[Tuple[str, str], Optional[str]]:
     """Wait for the relays of models.
 
+    A failure counts at once when it is of this run; an older one is tried again first. Without time
+    to wait nothing is tried again: that is a look only.
+
     :param wanted: (namespace, model) of each
     :param timeout: seconds for all of them together
     :return: for each None, or why it does not run
@@ -112,6 +117,7 @@ def wait(
     selector = "%s,%s=relay" % (labels.fleet_selector(fleet), labels.COMPONENT)
     result: Dict[Tuple[str, str], Optional[str]] = {}
     pending = set(wanted)
+    again = retry.Retry(client)
     while True:
         found = {_model(item): item for item in client.list("Deployment", selector)}
         for model in sorted(pending):
@@ -126,14 +132,29 @@ def wait(
             for pod in client.list("Pod", selector):
                 pods.setdefault(_model(pod), []).append(pod)
             for model in sorted(pending):
-                current = [pod for pod in pods.get(model, []) if is_current(pod, found.get(model))]
-                reason = _refused_pods(found.get(model)) or _explain(client, current, over)
+                item = found.get(model)
+                current = [pod for pod in pods.get(model, []) if is_current(pod, item)]
+                reason = _verdict(client, item, current, None if over else again)
                 if reason:
                     result[model] = "%s; %s" % (result[model], reason)
                     pending.discard(model)
         if over or not pending:
             return result
         time.sleep(pause)
+
+
+def _verdict(
+    client: Client,
+    deployment: Optional[Dict[str, Any]],
+    pods: List[Dict[str, Any]],
+    again: Optional[retry.Retry],
+) -> Optional[str]:
+    """Why a model's relays do not run; with ``again``, only what no more waiting mends."""
+    if again is None:
+        return _refused_pods(deployment) or _explain(client, pods, True)
+    final = [pod for pod in pods if hopeless(pod) and not again.awaits_another(pod, deployment)]
+    refused = None if again.awaits_pods(deployment) else _refused_pods(deployment)
+    return refused or _explain(client, final, False)
 
 
 def _model(item: Dict[str, Any]) -> Tuple[str, str]:

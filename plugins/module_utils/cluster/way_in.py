@@ -38,6 +38,12 @@ _CAUSES = (
         "no answer",
         "Check this controller's network, VPN and firewall towards the API server",
     ),
+    # Before the general one: OpenSSL says "certificate verify failed: certificate has expired".
+    (
+        r"(?i)certificate has expired|certificate is not yet valid",
+        "a certificate of the API server that has expired or is not yet valid",
+        "Check this controller's clock; if it is right, renew the API server's certificate",
+    ),
     (
         r"(?i)certificate verify failed|hostname .* doesn't match|CertificateError",
         "a certificate that the kubeconfig's certificate-authority does not vouch for",

@@ -55,6 +55,8 @@ def step(
     """A step that writes or removes one object, with its masked diff.
 
     :param model: the model's key; what fails for one model does not stop another
+    :param data: ``models``: keys of all who need a step that is not one model's alone; else
+        what the component needs
     """
     item = desired or live or {}
     meta = item["metadata"]
@@ -110,8 +112,8 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
     touched: Dict[Tuple[str, str], str] = {}
     untold: List[str] = []
     for item in outcome.plan.steps:
-        model = item.data.get("model") or ""
-        if model in outcome.errors:
+        models = needed_by(item)
+        if models and all(model in outcome.errors for model in models):
             continue
         lease.check()
         if untold and _is_state(item):
@@ -127,8 +129,9 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
             elif _is_state(item):
                 # What follows is an Event said twice; it is no reason to leave models unserved.
                 outcome.warnings.append("What was refused is not remembered: %s" % refusal)
-            elif model:
-                outcome.errors[model] = refusal
+            elif models:
+                for model in models:
+                    outcome.errors.setdefault(model, refusal)
             else:
                 raise
             continue
@@ -137,6 +140,12 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
             touched[item.data["touch"][0]] = item.data["touch"][1]
     for (namespace, selector), value in touched.items():
         _touch(client, namespace, selector, value)
+
+
+def needed_by(item: Step) -> List[str]:
+    """Keys of the models that a step is for; none when the whole run needs it. Pure."""
+    model = item.data.get("model")
+    return [model] if model else list(item.data.get("models") or [])
 
 
 def _is_state(item: Step) -> bool:

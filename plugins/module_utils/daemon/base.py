@@ -157,7 +157,7 @@ def supervisor() -> Optional[str]:
 def choose(backends: Mapping[str, Any]) -> Any:
     """The back end for this host's supervisor.
 
-    :param backends: ``{"systemd": component, ...}``
+    :param backends: by supervisor, as ``backends.BACKENDS``
     :raises Refusal: when there is none
     """
     found = supervisor()

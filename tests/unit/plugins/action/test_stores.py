@@ -185,8 +185,8 @@ def test_refusals(site: Site) -> None:
             site.artifact(names=["other"]),
             site.artifact(lock=unpinned),
             site.depot(lock=unpinned),
-            site.depot(lock=wrong),
-            site.depot(models=[dict(MODEL_FILE, source="nowhere")]),
+            site.depot(lock=wrong, models=[]),
+            site.depot(artifacts=[], models=[dict(MODEL_FILE, source="nowhere")]),
         ]
     )
     expected = [
@@ -204,3 +204,21 @@ def test_refusals(site: Site) -> None:
         assert words in result["msg"]
     assert not site.opt.exists()
     assert not site.var.exists()
+
+
+def test_a_depot_says_what_it_fetched_beside_what_it_could_not(site: Site) -> None:
+    """Also in check mode, as far as it can be seen before a download."""
+    nowhere = dict(MODEL_FILE, source="nowhere")
+
+    def tasks() -> List[Dict[str, Any]]:
+        return [site.depot(models=[nowhere]), site.depot(artifacts=[], models=[nowhere])]
+
+    predicted = site.play(tasks(), "--check")
+    assert not (site.base / "depot").exists()
+    done = site.play(tasks())
+    for results in (predicted, done):
+        assert [result["changed"] for result in results] == [True, False]
+        assert all(result["failed"] for result in results)
+        assert all("no readable file" in result["msg"] for result in results)
+        assert [change["name"] for change in results[0]["changes"]] == ["prog 1.0 linux-x86_64"]
+    assert not any(result["changed"] for result in site.play(tasks()))

@@ -235,9 +235,12 @@ def test_what_a_killed_run_left_is_removed(host: Host) -> None:
     host.arrive(entry)
     host.run(entry)
     (host.root / "prog/.tmp-1-abc/x").mkdir(parents=True)
+    (host.root / "prog/.tmp-link-7").symlink_to("1")
     (host.root / ".tmp-gone-abc").mkdir()
-    assert host.run(entry) == ["remove directory .tmp-1-abc", "remove directory .tmp-gone-abc"]
+    left = [".tmp-gone-abc", ".tmp-1-abc", ".tmp-link-7"]
+    assert host.run(entry) == ["remove leftover " + name for name in left]
     assert host.run(entry) == []
+    assert sorted(os.listdir(host.root / "prog")) == ["1", "current"]
 
 
 def test_removal(host: Host) -> None:

@@ -196,6 +196,43 @@ def test_removal_and_prune(host: Host) -> None:
     assert [p.name for p in host.store.iterdir()] == [".lock"]
 
 
+def test_what_a_killed_run_left_is_removed_first(host: Host) -> None:
+    host.arrive()
+    host.run(entry())
+    # Half a copy for another namespace, two in a folder of a digest that is no longer wanted, and
+    # folders whose removal was interrupted; where the store has them and where a namespace has.
+    places = ["b/%s/.tmp-1" % DIGEST, "c/%s/.tmp-2" % DIGEST, "c/%s/.tmp-3" % DIGEST]
+    trees = ["a/.tmp-gone-4", ".tmp-gone-5"]
+    for place in [*places, *("%s/tree/.tmp-x" % tree for tree in trees)]:
+        path = host.store / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(DATA)
+    plan = host.plan(entry("a"), entry("b"))
+    assert [step.kind for step in plan.steps] == ["leftover"] * 5 + ["model"]
+    assert host.steps(plan) == [
+        *("remove " + place for place in reversed(trees)),
+        *("remove " + place for place in places),
+        "create b/%s/m.gguf" % DIGEST,
+    ]
+    assert plan.result()["diff"][0] == {
+        "prepared": "remove leftover %s\n" % (host.store / ".tmp-gone-5")
+    }
+    assert model_store.apply(plan) == {}
+    assert host.run(entry("a"), entry("b")) == []
+    assert sorted(os.listdir(host.store)) == [".lock", "a", "b"]
+    assert host.path("a").read_bytes() == host.path("b").read_bytes() == DATA
+
+
+def test_what_lies_where_others_can_write_is_theirs(host: Host) -> None:
+    host.arrive()
+    host.run(entry())
+    theirs = host.store / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    (theirs / ".tmp-1").touch()
+    assert host.run(entry()) == []
+
+
 def test_one_digest_under_two_names(host: Host) -> None:
     host.arrive()
     pair = [entry(), entry(name="n.gguf")]

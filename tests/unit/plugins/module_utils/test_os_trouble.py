@@ -85,6 +85,13 @@ def test_a_read_only_bind_mount_is_named_and_not_what_it_is_a_part_of(tmp_path: 
         subprocess.run(["umount", str(folder)], check=True)
 
 
+def test_what_exists_above_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert os_trouble.existing(str(tmp_path / "not" / "yet")) == str(tmp_path)
+    assert os_trouble.existing("not/yet") == os_trouble.existing("") == str(tmp_path)
+    assert os_trouble.existing("/") == "/"
+
+
 def test_others_keep_the_system_s_own_words() -> None:
     refusal = Refusal(*os_trouble.words(OSError(errno.EIO, "Input/output error", "/x")))
     assert "Input/output error" in refusal.found and "dmesg" in refusal.remedy

@@ -11,6 +11,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 WANTED = {
     "space": [],
+    "missing_space": "fail",
     "port": 9443,
     "port_unit": "tether-ingress.service",
     "controller_time": 1_000_000.0,
@@ -107,6 +108,17 @@ def test_all_findings_at_once():
         "supervisor",
         "packages",
     ]
+
+
+def test_too_little_room_is_reported_or_fails():
+    seen = {"space": [room("/opt", bytes=9 * GIB, free=GIB, files=3)]}
+    short = plan({"missing_space": "report"}, **seen).facts
+    assert [item["check"] for item in short["short"]] == ["inodes at /opt", "disk space at /opt"]
+    assert short["findings"] == []
+    with pytest.raises(Refusal, match="2 problems") as refused:
+        plan(**seen)
+    assert refused.value.facts["findings"] == refused.value.facts["short"] == short["short"]
+    assert plan().facts["short"] == []
 
 
 def test_our_own_ingress_may_hold_the_port():

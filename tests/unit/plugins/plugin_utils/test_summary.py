@@ -123,6 +123,47 @@ def test_a_survey_that_finds_no_difference_has_asked_the_models() -> None:
     assert one.finish(set())["models"] == {}
 
 
+def answered(check_mode: bool = False) -> Run:
+    """A run whose survey found every model as declared, and answering."""
+    said = {"state": "served", "reason": "", "hosts": {}, "changes": []}
+    one = Run("site.yml", check_mode)
+    one.ok("gpu1", "Check", "tether.fleet.validate", {"plan": PLAN})
+    models = {"team-a/tiny": said, "team-b/lone": said}
+    one.ok("cluster", "Ask", "tether.fleet.cluster_survey", {"differs": "", "models": models})
+    return one
+
+
+def answers(one: Run) -> List[Optional[bool]]:
+    return [row["answers"] for row in one.finish(set())["models"].values()]
+
+
+def test_a_relay_that_is_refused_after_its_answer() -> None:
+    one = answered()
+    one.ok("cluster", "Serve", RELAY, {**relay("refused", "Service is theirs"), "changes": []})
+    models = one.finish(set())["models"]
+    assert (models["team-a/tiny"]["state"], models["team-a/tiny"]["answers"]) == ("refused", None)
+    assert models["team-b/lone"]["answers"] is True
+
+
+def test_a_change_outdates_answers_and_a_prediction_does_not() -> None:
+    one = answered()
+    one.ok("gpu1", "Run", DAEMON, {"changes": []})
+    one.ok("gpu1", "Run", "ansible.builtin.copy", {"changed": True})
+    assert answers(one) == [True, True]
+    one.ok("gpu1", "Run", DAEMON, {"changes": [RESTART]})
+    assert answers(one) == [None, None]
+    one.ok("cluster", "Ask", PROBE, {"models": {"team-a/tiny": {"ok": True}}})
+    assert answers(one) == [True, None]
+
+    one = answered()
+    one.failed("gpu1", "Run", DAEMON, {"msg": "it died", "changes": [RESTART]})
+    assert answers(one) == [None, None]
+
+    one = answered(check_mode=True)
+    one.ok("gpu1", "Run", DAEMON, {"changes": [RESTART]})
+    assert answers(one) == [True, True]
+
+
 def test_a_later_look_outdates_an_earlier_one() -> None:
     one = run()
     one.ok("cluster", "Serve", RELAY, relay("waiting", "not ready"))

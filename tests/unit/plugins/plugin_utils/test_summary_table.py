@@ -111,6 +111,29 @@ def test_the_table() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("state", "answers", "shown"),
+    [
+        ("served", None, True),
+        ("served", True, True),
+        ("served", False, False),
+        ("planned", None, True),
+        # `--tags probe` asks the models and not the relays.
+        ("unknown", True, True),
+        ("unknown", False, False),
+        ("unknown", None, False),
+        # What was refused may be served as it was before.
+        ("refused", True, True),
+        ("refused", None, False),
+    ],
+)
+def test_when_a_models_address_is_shown(state: str, answers: Any, shown: bool) -> None:
+    row = model("http://m.n.svc", state=state, answers=answers)
+    assert draw(document({}, {"n/m": row}), 80)[1].text.endswith(
+        "http://m.n.svc" if shown else " -"
+    )
+
+
 def test_check_mode_says_would() -> None:
     planned = model("http://m.n.svc", state="planned", answers=None)
     text = "\n".join(

@@ -48,7 +48,10 @@ def test_each_role_runs_when_it_is_named():
     provision = next(play for play in plays if play["name"] == "Provision the hosts")
     for entry in provision["roles"]:
         name = entry["role"].rsplit(".", 1)[1]
-        assert entry["when"] in (f"'{name}' in differing", f"'{name}' in needed"), name
+        assert entry["when"] in (
+            f"'{name}' in differing",
+            f"'{name}' in (needed | default(every))",
+        ), name
 
 
 RECORD = {"host": "gpu1", "port": 9443, "certificates": ["A"]}
@@ -60,11 +63,39 @@ RECORD = {"host": "gpu1", "port": 9443, "certificates": ["A"]}
         (RECORD, ""),
         (None, "register the host"),
         ({**RECORD, "certificates": ["B"]}, "update certificates in the host's record"),
-        ({"host": "gpu1"}, "update port, certificates in the host's record"),
+        ({"host": "gpu1"}, "update certificates, port in the host's record"),
+        ({**RECORD, "other": 1}, "update other in the host's record"),
     ],
 )
 def test_records(registered, said):
     assert survey.record(RECORD, registered) == said
+
+
+SHORT = {"check": "disk space at /opt", "found": "1 MiB free", "expected": "500 MiB"}
+
+
+@pytest.mark.parametrize(
+    ("differences", "counts"),
+    [
+        ({"artifact": "", "model_store": "", "identity": "sign", "ingress_files": "update"}, False),
+        ({"artifact": "remove leftover /x; remove artifact caddy 1", "model_store": ""}, False),
+        ({"artifact": "remove artifact caddy 1; create artifact caddy 2"}, True),
+        ({"artifact": "", "model_store": "create model /x"}, True),
+        ({"artifact": "a refusal: found x; expected y. Do z."}, True),
+    ],
+)
+def test_room_is_needed_where_something_is_to_be_installed(differences, counts):
+    said = "disk space at /opt: found 1 MiB free; expected 500 MiB"
+    assert survey.space({"short": [SHORT]}, differences) == (said if counts else "")
+    assert survey.space({"short": []}, differences) == survey.space({}, differences) == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "managed", "said"),
+    [(["a", "b"], True, "install a, b"), (["a"], False, ""), ([], True, "")],
+)
+def test_packages_differ_where_they_may_be_installed(missing, managed, said):
+    assert survey.packages({"missing_packages": missing}, managed) == said
 
 
 @pytest.mark.parametrize(
@@ -92,7 +123,7 @@ def test_certificates(choice, following, said):
         ("bash: /usr/bin/python3: No such file or directory", "no Python"),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", "a full disk"),
         ("mkdir: cannot create directory: Read-only file system", "cannot be written"),
-        ("SyntaxError: invalid syntax", "too old"),
+        ("SyntaxError: future feature annotations is not defined", "too old"),
         ("ansible-core requires a minimum of Python version 3.8", "too old"),
     ],
 )

@@ -65,6 +65,21 @@ def test_each_refusal_has_its_own_remedy(status: int, message: str, remedy: str)
     assert message in refusal.found
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "namespaces \"team-a\" is forbidden: ValidatingAdmissionPolicy 'names' with binding 'names'"
+        " denied request: no",
+        'admission webhook "names.example" denied the request: no',
+    ],
+)
+def test_a_refused_namespace_is_in_no_namespace(message: str) -> None:
+    text = json.dumps({"kind": "Status", "message": message})
+    refusal = client.refusal_of(403, text, "create", "Namespace", None, "team-a")
+    assert refusal.remedy == "Ask whoever runs that policy to allow it, then run again"
+    assert refusal.what == "create namespaces team-a in the whole cluster"
+
+
 def test_an_ordinary_message_is_no_admission() -> None:
     assert answers.of_admission("the object has been modified", "team-a") is None
 
@@ -91,6 +106,16 @@ class PoolError(Exception):
         (
             "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate",
             "a certificate that the kubeconfig's",
+        ),
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired"
+            " (_ssl.c:1032)",
+            "a certificate of the API server that has expired",
+        ),
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate is not yet"
+            " valid (_ssl.c:1032)",
+            "a certificate of the API server that has expired or is not yet valid",
         ),
         ("[SSL: SSLV3_ALERT_CERTIFICATE_EXPIRED] alert", "a client certificate that is no longer"),
         ("something else", "something else"),
@@ -143,3 +168,30 @@ def test_a_client_certificate_that_has_ended(tmp_path: pathlib.Path) -> None:
     path.write_text(authority.leaf("10.0.0.1", days=-1, since=2).pem)
     found = way_in.ended_credentials(configuration, now)
     assert found is not None and found.startswith("the client certificate, which ended at ")
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds", "found"),
+    [
+        (401, 5, "the token, which ended at 2026-01-01 11:59:55 UTC"),
+        (401, -5, "status 401 (Unauthorized)"),
+        (403, 5, "status 403 (Unauthorized)"),
+    ],
+)
+def test_credentials_that_ended_are_named_from_the_first_answer_on(
+    status: int, seconds: int, found: str
+) -> None:
+    error = client.ApiException(status=status)
+    error.body = json.dumps({"kind": "Status", "message": "Unauthorized"}).encode()
+    # The server's clock counts, not this machine's.
+    error.headers = {"Date": "Thu, 01 Jan 2026 12:00:00 GMT"}
+    token = bearer({"exp": NOW.timestamp() - seconds})
+    configuration = SimpleNamespace(cert_file=None, api_key={"authorization": token})
+    refusal = client.refused_connection(error, configuration)
+    assert (refusal.status, refusal.found) == (status, found)
+
+
+def test_an_answer_without_headers_or_body() -> None:
+    configuration = SimpleNamespace(cert_file=None, api_key={})
+    refusal = client.refused_connection(client.ApiException(status=401), configuration)
+    assert (refusal.status, refusal.found) == (401, "status 401 ()")

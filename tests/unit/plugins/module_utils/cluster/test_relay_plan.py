@@ -18,6 +18,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     relay,
     state,
     tokens,
+    writer,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
@@ -259,6 +260,21 @@ def test_a_namespace_that_is_being_deleted_refuses_its_models_before_any_write()
     assert (plan.steps, verdict.state) == ([], "refused")
     assert "it is being deleted, since 2026-01-01T00:00:00Z" in verdict.reason
     assert "kubectl get namespace team-a" in verdict.reason
+
+
+def test_the_step_of_a_new_namespace_knows_whom_it_is_for() -> None:
+    models = [
+        {"name": name, "namespace": "team-a", "hosts": ["gpu1"]} for name in ("tiny", "small")
+    ]
+    both = record(
+        engines=[
+            {"namespace": "team-a", "model": name, "engine": "e"} for name in ("tiny", "small")
+        ]
+    )
+    seen = observed(registration.record_object(both, "demo", "f"), namespaces={"f"})
+    first = relay.plan(desired(models=models), seen).steps[0]
+    assert (first.kind, first.name) == ("Namespace", "team-a")
+    assert writer.needed_by(first) == ["team-a/small", "team-a/tiny"]
 
 
 def test_a_finding_that_nobody_was_told_of_is_not_remembered() -> None:

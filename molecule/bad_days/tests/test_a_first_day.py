@@ -83,8 +83,9 @@ def in_force() -> bool:
     return all("used" in item.get("status", {}) for item in used) and denied.returncode != 0
 
 
-# Room for every byte, but not for every file: the disk is full in the middle of the installation,
-# although there was room when it began.
+# Room for every byte, but not for every file, and nobody looks for that before the run: so the disk
+# is full in the middle of the installation.
+NO_LOOK = '{"preflight_space": []}'
 SMALL = (
     "mkdir -p /opt/tether && mount -t tmpfs -o size=900m,nr_inodes=20,mode=755 tmpfs /opt/tether"
 )
@@ -102,7 +103,7 @@ def day():
     ssh("gpu3", "mkdir /root/python && mv /usr/bin/python3* /root/python/")
     bed("link", "gpu4", "down")
     eventually(in_force)
-    return Day()
+    return Day("-e", NO_LOOK)
 
 
 def test_the_run_ends_red_and_what_is_well_is_served(day):
