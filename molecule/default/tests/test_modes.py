@@ -139,7 +139,7 @@ def test_a_renewed_certificate_waits_for_the_relays():
         return ssh("gpu2", "openssl x509 -serial -noout -in /etc/tether/identity/host.crt").stdout
 
     first = serial()
-    done = site("--limit", "gpu2", "-e", "identity_renew_fraction=0.9999")
+    done = site("--limit", "gpu2", "-e", "identity_renew_fraction=0.999999")
     assert done.returncode == 0, done.stdout
     assert serial() == first
     assert "A renewed certificate waits on this host" in done.stdout
