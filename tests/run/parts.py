@@ -74,7 +74,7 @@ BEFORE = (
 KILLED = Part("killed", "runs that are killed, and the ones after them",
               (PYTHON, "tests/drills/killed.py", "--short"), bed="must", limit=1800)  # fmt: skip
 AFTER = (
-    # The first two wait more than they work. The others make beds of their own, one after the other:
+    # The first two wait more than they work. The others make beds of their own, one by one:
     # a bed's tests look for what it leaves on the machine, where another's would be in the way.
     _pytest("integration", "against real parts", "tests/integration",
             bed="may", company=True, limit=1200),
