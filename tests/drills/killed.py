@@ -219,6 +219,8 @@ def main() -> int:
         problems, kills = (short if options.short else long)(fleet)
         if not fleet.sees_leftovers():
             problems.append("a leftover that was planted is not seen: the drill is blind")
+        # Whatever uses the bed next has it as it was.
+        fleet.wipe()
     for problem in problems:
         print(f"- {problem}")
     print(f"{kills} runs were killed, {len(problems)} problems, {time.monotonic() - began:.0f} s")

@@ -330,6 +330,12 @@ def test_smuggling(running: Running, _what: str, raw: str) -> None:
     lines += [] if _what == "no host" else ["Host: x"]
     lines += ["X-Relay-Namespace: team-a", "X-Relay-Token: %s" % A, "X-Relay-Model: tiny"]
     answer = bed.send(("\r\n".join(lines) + "\r\n" + (raw or "\r\n")).encode("latin-1"))
+    if _what == "bare line feed in chunks":
+        # The engine notes what it got when its connection ends, which may be after the answer; it
+        # must not be taken for the next case's.
+        deadline = time.monotonic() + 5
+        while not engines["team-a/tiny"].seen and time.monotonic() < deadline:
+            time.sleep(0.05)
     seen = [raw for engine in engines.values() for raw in engine.seen]
     assert len(seen) <= 1
     if _what == "length and chunks":
