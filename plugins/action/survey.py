@@ -73,7 +73,7 @@ class ActionModule(ControllerAction):
         facts = {part: found[part]["facts"] for part in found}
         differences["packages"] = survey.packages(facts["preflight"], arguments["manage_packages"])
         if not differences["preflight"]:
-            differences["preflight"] = survey.space(facts["preflight"], differences)
+            differences["preflight"] = survey.space(found)
         if not differences["identity"]:
             differences["identity"] = self._certificate(arguments, facts["identity"])
         certificates = _certificates(facts["identity"])

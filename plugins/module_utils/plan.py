@@ -80,6 +80,10 @@ class Step:
         """The step as ``{"action", "kind", "name"}``: equal in check mode and in the run."""
         return {"action": self.action, "kind": self.kind, "name": self.name}
 
+    def words(self) -> str:
+        """The same as a person would say it: ``restart process tether-ingress.service``."""
+        return "%s %s %s" % (self.action, self.kind, self.name)
+
     def diff(self) -> Dict[str, str]:
         """The step as an entry of Ansible's ``diff`` result; secrets are masked."""
         before, after = self.before, self.after

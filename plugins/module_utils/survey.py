@@ -9,7 +9,7 @@ component's own ``observe`` and ``plan``, so what mends a difference is also wha
 from __future__ import annotations
 
 import platform
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -44,7 +44,8 @@ def survey(desired: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Any]
     """Plan each part.
 
     :param desired: part -> the options that its module would get
-    :return: part -> ``{"differs": why, or "", "facts": what the plan says holds}``
+    :return: part -> ``{"differs": why, or "", "actions": of the plan's steps, none where there is
+        no plan, "facts": what the plan says holds}``
     """
     return {name: _plan(name, dict(options)) for name, options in desired.items()}
 
@@ -58,25 +59,27 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
         digests = _digest(options) if name == "ingress_files" else {}
         checked = ArgumentSpecValidator(specification).validate(options)
         if checked.error_messages:
-            return {"differs": "; ".join(checked.error_messages), "facts": {}}
+            return _found("; ".join(checked.error_messages))
         wanted = dict(checked.validated_parameters)
         if component is None:
             component = base.choose(backends.BACKENDS).daemon
             base.join_device_groups(wanted["daemons"])
         plan: Plan = component.plan(wanted, component.observe(wanted))
-        if plan.steps:
-            differs = "; ".join(
-                "%(action)s %(kind)s %(name)s" % step.summary() for step in plan.steps
-            )
-        elif hasattr(component, "settled"):
+        differs = "; ".join(step.words() for step in plan.steps)
+        if not plan.steps and hasattr(component, "settled"):
             differs = component.settled(plan)
-        else:
-            differs = ""
-        return {"differs": differs, "facts": dict(plan.facts, **digests)}
+        actions = [step.action for step in plan.steps]
+        return _found(differs, dict(plan.facts, **digests), actions)
     except Refusal as refusal:
-        return {"differs": str(refusal), "facts": refusal.facts}
+        return _found(str(refusal), refusal.facts)
     except Exception as error:  # noqa: BLE001 - the part's own role meets it too, and says it
-        return {"differs": "%s: %s" % (type(error).__name__, error), "facts": {}}
+        return _found("%s: %s" % (type(error).__name__, error))
+
+
+def _found(
+    differs: str, facts: Optional[Dict[str, Any]] = None, actions: Sequence[str] = ()
+) -> Dict[str, Any]:
+    return {"differs": differs, "actions": list(actions), "facts": facts or {}}
 
 
 def _of_this_platform(options: Dict[str, Any]) -> Dict[str, Any]:

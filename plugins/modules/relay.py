@@ -204,13 +204,7 @@ def run(module: Any) -> Dict[str, Any]:
         certificates.check_ca(params["ca_certificate"])
     predicted = params["predicted_records"] if module.check_mode else []
     registration.check(predicted, module.check_mode)
-    desired = dict(
-        params,
-        models=relay.read_models(params["models"]),
-        predicted={record["host"]: record for record in predicted},
-        ca=params["ca_certificate"],
-        check_mode=module.check_mode,
-    )
+    desired = relay.wishes(params, predicted, module.check_mode)
     client = Client(module)
     outcome = converge(client, relay, desired, module.check_mode)
     for warning in outcome.warnings:

@@ -50,6 +50,9 @@ parts:
     differs:
       description: What differs, or why it cannot be said; empty when nothing does.
       type: str
+    actions:
+      description: What the steps of its plan do; empty when there is no plan.
+      type: list
     facts:
       description: What the part's own module would return beside its changes.
       type: dict

@@ -47,11 +47,14 @@ def differing(
 ) -> Dict[str, List[str]]:
     """The roles that a host needs, and why.
 
-    :param found: what ``tether.fleet.survey`` returned for the host
+    :param found: what ``tether.fleet.survey`` returned for the host; every role is needed where it
+        was not asked
     :param cluster: what ``tether.fleet.cluster_survey`` returned; empty where it was not asked, and
         whatever needs the cluster then differs
     :param trust: False: every role, whatever was found
     """
+    if "differences" not in found:
+        return {role: ["it was not asked"] for role in ROLES}
     differences = dict(found["differences"])
     tokens, records = cluster.get("tokens") or {}, cluster.get("records") or {}
     differences["token"] = token(found["digests"], found["namespaces"], tokens)
@@ -102,25 +105,25 @@ def packages(facts: Mapping[str, Any], managed: bool) -> str:
     return "install %s" % ", ".join(missing) if missing else ""
 
 
-def space(facts: Mapping[str, Any], differences: Mapping[str, str]) -> str:
+def space(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Too little room, as a difference of preflight where something is to be installed.
 
     A nearly full host that serves must still get its certificates and tokens, and be rid of what it
     no longer needs.
 
-    :param facts: preflight's
-    :param differences: part -> what differs; the steps of a plan are parted by "; "
+    :param found: what ``survey_host`` says of each part
     """
-    steps = [
-        step
-        for part in ("artifact", "model_store")
-        for step in (differences.get(part) or "").split("; ")
-    ]
-    if all(step.startswith("remove ") for step in steps if step):
+
+    def installs(part: Mapping[str, Any]) -> bool:
+        # What differs without a plan is refused, and may need room once it is not.
+        actions = part["actions"]
+        return any(one != "remove" for one in actions) or (bool(part["differs"]) and not actions)
+
+    if not any(installs(found[name]) for name in ("artifact", "model_store") if name in found):
         return ""
     return "; ".join(
         "%(check)s: found %(found)s; expected %(expected)s" % item
-        for item in facts.get("short") or []
+        for item in found["preflight"]["facts"].get("short") or []
     )
 
 

@@ -88,6 +88,22 @@ def needs_attention(result: Dict[str, Any]) -> bool:
     )
 
 
+def wishes(
+    options: Dict[str, Any], predicted: List[Dict[str, Any]], check_mode: bool
+) -> Dict[str, Any]:
+    """What ``observe`` and ``plan`` take, from a module's options.
+
+    :param predicted: records that stand for those in the cluster, in a check
+    """
+    return dict(
+        options,
+        models=read_models(options["models"]),
+        predicted={record["host"]: record for record in predicted},
+        ca=options["ca_certificate"],
+        check_mode=check_mode,
+    )
+
+
 def check_image(image: str) -> None:
     """Refuse an image that is not pinned: a tag may be another image tomorrow."""
     if not forms.is_pinned(image):

@@ -31,13 +31,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     :return: ``{"differs": why or "", "models": relay's verdicts, "orphans", "records": by host,
         "tokens": {namespace: {"current": sha256}}}``
     """
-    desired = dict(
-        options,
-        models=relay.read_models(options["models"]),
-        predicted={},
-        ca=options["ca_certificate"],
-        check_mode=False,
-    )
+    desired = relay.wishes(options, [], check_mode=False)
     observed = relay.observe(client, desired)
     result: Dict[str, Any] = {
         "models": {},
@@ -54,7 +48,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     verdicts = plan.facts["verdicts"]
     result["orphans"] = plan.facts["orphans"]
     result["models"] = {key: verdict.result() for key, verdict in verdicts.items()}
-    reasons = ["%(action)s %(kind)s %(name)s" % step.summary() for step in plan.steps]
+    reasons = [step.words() for step in plan.steps]
     for key, verdict in verdicts.items():
         if relay.needs_attention(verdict.result()):
             reasons.append("%s: %s" % (key, verdict.reason or "not all of its hosts may serve it"))

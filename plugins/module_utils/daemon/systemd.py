@@ -173,7 +173,11 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     return Plan(
         units + processes + removals,
         {"daemons": facts},
-        {"entries": desired["daemons"], "digests": observed["digests"]},
+        {
+            "entries": desired["daemons"],
+            "digests": observed["digests"],
+            "units": observed["units"],
+        },
     )
 
 
@@ -429,9 +433,8 @@ def settled(plan: Plan) -> str:
     :param plan: one without steps: what it says runs is asked whether it answers
     """
     entries = [entry for entry in plan.data["entries"] if entry["state"] == "started"]
-    shown = systemctl.show([unit_file.unit_name(entry["name"]) for entry in entries])
     for entry in entries:
-        reason = watch.glance(entry, shown.get(unit_file.unit_name(entry["name"]), {}))
+        reason = watch.glance(entry, plan.data["units"][entry["name"]])
         if reason:
             return "%s: %s" % (entry["name"], reason)
     return ""

@@ -39,7 +39,7 @@ def test_the_order_is_that_of_the_playbook():
     plays = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
     provision = next(play for play in plays if play["name"] == "Provision the hosts")
     names = [entry["role"].rsplit(".", 1)[1] for entry in provision["roles"]]
-    assert tuple(names) == tuple(provision["vars"]["every"]) == survey.ROLES
+    assert tuple(names) == survey.ROLES
 
 
 def test_each_role_runs_when_it_is_named():
@@ -50,7 +50,7 @@ def test_each_role_runs_when_it_is_named():
         name = entry["role"].rsplit(".", 1)[1]
         assert entry["when"] in (
             f"'{name}' in differing",
-            f"'{name}' in (needed | default(every))",
+            f"'{name}' in (needed | default(differing))",
         ), name
 
 
@@ -74,20 +74,39 @@ def test_records(registered, said):
 SHORT = {"check": "disk space at /opt", "found": "1 MiB free", "expected": "500 MiB"}
 
 
+def part(differs="", *actions, **facts):
+    return {"differs": differs, "actions": list(actions), "facts": facts}
+
+
 @pytest.mark.parametrize(
-    ("differences", "counts"),
+    ("parts", "counts"),
     [
-        ({"artifact": "", "model_store": "", "identity": "sign", "ingress_files": "update"}, False),
-        ({"artifact": "remove leftover /x; remove artifact caddy 1", "model_store": ""}, False),
-        ({"artifact": "remove artifact caddy 1; create artifact caddy 2"}, True),
-        ({"artifact": "", "model_store": "create model /x"}, True),
-        ({"artifact": "a refusal: found x; expected y. Do z."}, True),
+        (
+            {
+                "artifact": part(),
+                "model_store": part(),
+                "identity": part("sign", "sign"),
+                "ingress_files": part("update", "update"),
+            },
+            False,
+        ),
+        (
+            {
+                "artifact": part("leftover, and a version", "remove", "remove"),
+                "model_store": part(),
+            },
+            False,
+        ),
+        ({"artifact": part("a version for another", "remove", "create")}, True),
+        ({"artifact": part(), "model_store": part("a model", "create")}, True),
+        ({"artifact": part("a refusal: found x; expected y. Do z.")}, True),
     ],
 )
-def test_room_is_needed_where_something_is_to_be_installed(differences, counts):
+def test_room_is_needed_where_something_is_to_be_installed(parts, counts):
     said = "disk space at /opt: found 1 MiB free; expected 500 MiB"
-    assert survey.space({"short": [SHORT]}, differences) == (said if counts else "")
-    assert survey.space({"short": []}, differences) == survey.space({}, differences) == ""
+    assert survey.space({"preflight": part(short=[SHORT]), **parts}) == (said if counts else "")
+    assert survey.space({"preflight": part(short=[]), **parts}) == ""
+    assert survey.space({"preflight": part(), **parts}) == ""
 
 
 @pytest.mark.parametrize(
@@ -170,6 +189,11 @@ CLUSTER = {"tokens": {"team-a": {"current": "d" * 64}}, "records": {"gpu1": RECO
 )
 def test_host_and_cluster_together_say_what_has_to_run(found, cluster, roles):
     assert list(survey.differing({**FOUND, **found}, cluster)) == roles
+
+
+def test_a_host_that_was_not_asked_needs_everything():
+    assert tuple(survey.differing({}, CLUSTER)) == survey.ROLES
+    assert tuple(survey.differing({"failed": True}, {})) == survey.ROLES
 
 
 def test_without_trust_everything_runs():
