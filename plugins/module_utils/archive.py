@@ -83,7 +83,9 @@ def safe_name(name: str, what: str) -> str:
     :raises Refusal: for a name that is absolute, leads upwards, or is not plain text
     """
     found = "the member %r" % name
-    if name.startswith("/") or re.match(r"[A-Za-z]:", name):
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    # A drive's letter counts in the plain form too: "./c:x" is written as "c:x".
+    if name.startswith("/") or (parts and re.match(r"[A-Za-z]:", parts[0])):
         raise _unsafe(what, found + ", an absolute path")
     if "\\" in name or any(ord(char) < 32 or ord(char) == 127 for char in name):
         raise _unsafe(what, found + ", with a backslash or a control character")
@@ -91,7 +93,6 @@ def safe_name(name: str, what: str) -> str:
         name.encode("utf-8")
     except UnicodeEncodeError:
         raise _unsafe(what, found + ", which is not UTF-8") from None
-    parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise _unsafe(what, found + ", which leads out of the archive by '..'")
     return "/".join(parts)
