@@ -52,8 +52,7 @@ def ensure(bed: Bed) -> None:
 def remove(bed: Bed) -> None:
     """Take the network away; all rules and links in the namespace go with it."""
     # The kernel ends a namespace in its own time, so the link goes first.
-    if _has_link(["ip"], bed.veth):
-        run(["ip", "link", "delete", bed.veth])
+    _delete_link(["ip"], bed.veth)
     path = _namespace_path(bed)
     if files.mounts_below(path):
         run(["ip", "netns", "delete", bed.namespace])
@@ -85,7 +84,13 @@ def forget_port(bed: Bed, machine: str) -> None:
     """Delete the port of a host that died, so that its next start finds the name free."""
     port = _port(bed, machine)
     if port is not None:
-        run(["ip", "-n", bed.namespace, "link", "delete", port["ifname"]])
+        _delete_link(["ip", "-n", bed.namespace], port["ifname"])
+
+
+def _delete_link(ip: list[str], name: str) -> None:
+    """Have a link gone; that the kernel, ending the other side's namespace, was first is fine."""
+    if not succeeds([*ip, "link", "delete", name]) and _has_link(ip, name):
+        run([*ip, "link", "delete", name])
 
 
 def _namespace_path(bed: Bed) -> Path:
