@@ -47,6 +47,14 @@ options:
     description: As in M(tether.fleet.relay).
     type: bool
     default: false
+  host_wait:
+    description: As in M(tether.fleet.relay).
+    type: int
+    default: 30
+  max_body:
+    description: As in M(tether.fleet.relay).
+    type: int
+    default: 33554432
   probe_timeout:
     description: Seconds within which a model has to answer.
     type: int
@@ -130,6 +138,8 @@ def main() -> None:
         namespaces={"type": "list", "elements": "str", "required": True},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},
+        host_wait={"type": "int", "default": 30},
+        max_body={"type": "int", "default": 33554432},
         probe_timeout={"type": "int", "default": 60},
     )
     module = arguments.start(spec)

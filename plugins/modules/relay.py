@@ -70,6 +70,24 @@ options:
       - When V(false) they are only returned as RV(orphans).
     type: bool
     default: false
+  host_wait:
+    description:
+      - About how many seconds a request waits for a host of its model to come back, before it is
+        answered with status 503. When no host has come back within that time the relays are no
+        longer ready, and the Service refuses at once.
+      - Waiting is trying again, with pauses of half a second on average. A host that does not even
+        refuse holds each try for two seconds more.
+    type: int
+    default: 30
+  max_body:
+    description:
+      - The largest request body in bytes that survives the loss of a host. A relay keeps a body
+        until it has left; a larger one is passed on as it comes and is not tried on another host.
+      - The pods' memory limit follows from it, one and a quarter of 96 MiB and sixteen such bodies.
+        When memory runs out, a relay refuses new requests, then ends those that hold the most.
+      - Give the ingress the same value.
+    type: int
+    default: 33554432
   wait:
     description:
       - Wait until all relays of each model run and reach a host.
@@ -178,6 +196,8 @@ def main() -> None:
         predicted_records={"type": "list", "elements": "dict", "default": []},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},
+        host_wait={"type": "int", "default": 30},
+        max_body={"type": "int", "default": 33554432},
         wait={"type": "bool", "default": True},
         wait_timeout={"type": "int", "default": 120},
     )
@@ -203,8 +223,8 @@ def run(module: Any) -> Dict[str, Any]:
     if params["ca_certificate"].strip() or not module.check_mode:
         certificates.check_ca(params["ca_certificate"])
     predicted = params["predicted_records"] if module.check_mode else []
-    registration.check(predicted, module.check_mode)
-    desired = relay.wishes(params, predicted, module.check_mode)
+    sound, _refused = registration.sort_out(predicted, module.check_mode)
+    desired = relay.wishes(params, sound, module.check_mode)
     client = Client(module)
     outcome = converge(client, relay, desired, module.check_mode)
     for warning in outcome.warnings:
@@ -266,11 +286,10 @@ def describe(failed: Dict[str, Any], total: int) -> str:
                     "; ".join("%s: %s" % item for item in refused),
                 )
             )
-    return "%d of %d models need attention, the others are served as declared.\n%s" % (
-        len(failed),
-        total,
-        "\n".join(lines),
-    )
+    needs = "model needs" if total == 1 else "models need"
+    rest = ", the others are served as declared" if len(failed) < total else ""
+    head = "%d of %d %s attention%s." % (len(failed), total, needs, rest)
+    return "\n".join([head, *lines])
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-MARKER = "X-Tether-Ingress-Error"
+from ansible_collections.tether.fleet.plugins.module_utils import marks
+
+MARKER = marks.INGRESS_ERROR
 MIN_TOKEN = 32
 TOKEN_FILES = ("current", "next", "previous")
 
@@ -244,7 +246,17 @@ def _errors() -> List[str]:
         "\t}",
         "\thandle_errors 502 503 504 {",
         why,
-        '\t\timport refuse 503 engine_unreachable "The engine of that model does not answer."',
+        # The proxy's own word for a connection that never was: a relay may then ask another host.
+        # After any other error the request may have reached the engine.
+        '\t\t@undialled expression `{err.message}.startsWith("dial ")`',
+        "\t\troute {",
+        "\t\t\troute @undialled {",
+        "\t\t\t\theader Retry-After 5",
+        '\t\t\t\timport refuse 503 %s "The engine of that model does not answer."'
+        % marks.ENGINE_UNREACHABLE,
+        "\t\t\t}",
+        '\t\t\timport refuse 502 engine_failed "The engine of that model broke off its answer."',
+        "\t\t}",
         "\t}",
         "\thandle_errors {",
         why,

@@ -31,6 +31,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ports import free_port
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy as render
+
 
 def find_envoy() -> Optional[str]:
     """The Envoy binary to test with: ``TETHER_TEST_ENVOY`` or the one in the path."""
@@ -117,6 +120,8 @@ class Ingress:
         self.data = 0
         self.healthy = True
         self.reset_posts = False
+        self.refusal: Optional[Dict[str, str]] = None  # the headers of a 503 to each POST
+        self.keep_bodies = True
         self.delay = 0.0
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -187,8 +192,14 @@ class Ingress:
             key, value = line.split(":", 1)
             headers.setdefault(key.lower(), value.strip())
         length = int(headers.get("content-length", "0"))
-        while len(body) < length:
-            body += connection.recv(65536)
+        received = len(body)
+        while received < length:
+            part = connection.recv(65536)
+            if not part:
+                return False
+            received += len(part)
+            if self.keep_bodies:
+                body += part
         if headers.get("transfer-encoding") == "chunked":
             while not body.endswith(b"0\r\n\r\n"):
                 body += connection.recv(65536)
@@ -197,6 +208,12 @@ class Ingress:
             raw_linger = struct.pack("ii", 1, 0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, raw_linger)
             return False
+        if self.refusal is not None and method == "POST":
+            extra = "".join("%s: %s\r\n" % item for item in self.refusal.items())
+            connection.sendall(
+                b"HTTP/1.1 503 Unavailable\r\n%scontent-length: 0\r\n\r\n" % extra.encode()
+            )
+            return True
         time.sleep(self.delay if method == "POST" else 0)
         if path.startswith("/stream"):
             connection.sendall(
@@ -225,6 +242,15 @@ class Relay:
         self.binary, self.folder, self.log_level = envoy, folder / "volume", log_level
         self.folder.mkdir(parents=True)
         self.port, self.probe_port = free_port(), free_port()
+        self.place = render.Place(
+            listen="127.0.0.1",
+            folder=str(self.folder),
+            service_port=self.port,
+            probe_port=self.probe_port,
+            drain_port=free_port(),
+            admin_socket=str(folder / "admin.sock"),
+            least_drain=1.0,
+        )
         self.generation = 0
         self.log = folder / "envoy.log"
         self.process: Optional[subprocess.Popen] = None
@@ -280,6 +306,14 @@ class Relay:
                 return
             time.sleep(0.05)
         raise AssertionError("/ready is not %d: %s" % (wanted, self.log.read_text()))
+
+    def drain(self, key: str) -> int:
+        """What the kubelet does before it ends a pod; the answer's status, once there is one."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.place.drain_port, timeout=60)
+        connection.request("GET", drain.PATH, headers={drain.HEADER: key})
+        status: int = connection.getresponse().status
+        connection.close()
+        return status
 
     def ask(self, method: str, path: str, body: Optional[bytes] = None, **headers: str) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)

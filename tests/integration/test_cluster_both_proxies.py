@@ -18,6 +18,7 @@ import caddy_bed
 from cluster_ingress import Relay, find_envoy
 
 TOKEN = "T" * 43
+DRAIN_KEY = "d" * 32
 ENVOY = find_envoy()
 
 pytestmark = pytest.mark.skipif(
@@ -39,10 +40,8 @@ class Both:
             model,
             [host],
             token,
-            listen="127.0.0.1",
-            folder=str(self.relay.folder),
-            service_port=self.relay.port,
-            probe_port=self.relay.probe_port,
+            DRAIN_KEY,
+            place=self.relay.place,
         )
         self.relay.write({**files.plain, **files.secret})
 

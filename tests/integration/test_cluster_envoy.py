@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import re
+import socket
 import sys
 import threading
 import time
@@ -12,12 +15,14 @@ from typing import Dict, Iterator, List
 
 import pytest
 
+from ansible_collections.tether.fleet.plugins.module_utils import marks
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, objects
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from cluster_ingress import Authority, Ingress, Leaf, Relay, find_envoy
 
 TOKEN = "tok%en-" + "x" * 37
+DRAIN_KEY = "d" * 32
 ENVOY = find_envoy()
 
 pytestmark = pytest.mark.skipif(
@@ -37,6 +42,8 @@ class Bench:
         self.folder, self.authority = folder, authority
         self.relay = Relay(str(ENVOY), folder)
         self.ingresses: List[Ingress] = []
+        # Most tests want to know what happens after the wait.
+        self.limits = envoy.Limits(host_wait=2)
 
     def ingress(self, leaf: Leaf, address: str = "127.0.0.1") -> Ingress:
         number = len(self.ingresses)
@@ -52,10 +59,9 @@ class Bench:
             "tiny",
             list(hosts),
             token,
-            listen="127.0.0.1",
-            folder=str(self.relay.folder),
-            service_port=self.relay.port,
-            probe_port=self.relay.probe_port,
+            DRAIN_KEY,
+            limits=self.limits,
+            place=self.relay.place,
         )
         return {**rendered.plain, **rendered.secret}
 
@@ -205,6 +211,84 @@ def test_post_that_left_is_never_repeated(bench: Bench) -> None:
     assert len(first.seen("POST")) + len(second.seen("POST")) == 10
 
 
+def test_an_ingress_that_reached_no_engine_is_passed_over(bench: Bench) -> None:
+    one, two = bench.leaf("127.0.0.1"), bench.leaf("127.0.0.2")
+    first, second = bench.ingress(one, "127.0.0.1"), bench.ingress(two, "127.0.0.2")
+    first.refusal = {marks.INGRESS_ERROR: marks.ENGINE_UNREACHABLE}
+    relay = bench.start(host(first, one), host(second, two, name="gpu2"))
+    relay.wait_ready()
+    assert {relay.ask("POST", "/v1/x", b"{}").status for _ in range(20)} == {200}
+    assert first.seen("POST")  # it was asked, too
+    assert len(second.seen("POST")) == 20
+
+
+@pytest.mark.parametrize("refusal", [{}, {marks.INGRESS_ERROR: "engine_failed"}])
+def test_any_other_answer_is_final(bench: Bench, refusal: Dict[str, str]) -> None:
+    one, two = bench.leaf("127.0.0.1"), bench.leaf("127.0.0.2")
+    first, second = bench.ingress(one, "127.0.0.1"), bench.ingress(two, "127.0.0.2")
+    first.refusal = second.refusal = refusal
+    relay = bench.start(host(first, one), host(second, two, name="gpu2"))
+    relay.wait_ready()
+    assert {relay.ask("POST", "/v1/x", b"{}").status for _ in range(10)} == {503}
+    assert len(first.seen("POST")) + len(second.seen("POST")) == 10
+
+
+def test_a_request_waits_for_its_host_to_come_back(bench: Bench) -> None:
+    leaf = bench.leaf()
+    first = bench.ingress(leaf)
+    bench.limits = envoy.DEFAULT_LIMITS
+    relay = bench.start(host(first, leaf))
+    relay.wait_ready()
+    first.close()
+    answers: List[int] = []
+    asking = [
+        threading.Thread(target=lambda: answers.append(relay.ask("POST", "/v1/x", b"{}").status))
+        for _ in range(10)
+    ]
+    for thread in asking:
+        thread.start()
+    time.sleep(4)
+    assert answers == []
+    back = Ingress(leaf, bench.folder / "back", first.address, first.port)
+    bench.ingresses.append(back)
+    for thread in asking:
+        thread.join(30)
+    assert answers == [200] * 10
+    assert len(back.seen("POST")) == 10
+
+
+def test_slow_large_bodies_do_not_end_the_relay(bench: Bench) -> None:
+    """Forty bodies of 31 MiB that never become whole: more than the pod's memory limit."""
+    leaf = bench.leaf()
+    ingress = bench.ingress(leaf)
+    ingress.keep_bodies = False
+    relay = bench.start(host(ingress, leaf))
+    relay.wait_ready()
+    head = b"POST /v1/x HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (1 << 25)
+    piece = b"x" * (1 << 20)
+    slow = [socket.create_connection(("127.0.0.1", relay.port)) for _ in range(40)]
+    for connection in slow:
+        connection.settimeout(10)
+        # The relay may well have ended this one.
+        with contextlib.suppress(OSError):
+            connection.sendall(head)
+            for _ in range(31):
+                connection.sendall(piece)
+    # The kubelet must not take a relay that is full for one that is dead.
+    assert relay.probe("/live") == 200
+    assert relay.process is not None
+    status = pathlib.Path("/proc/%d/status" % relay.process.pid).read_text()
+    peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
+    limit = envoy.DEFAULT_LIMITS.max_heap * 5 // 4
+    assert 16 * 31 * 1024**2 < peak < limit
+    for connection in slow:
+        connection.close()
+    end = time.monotonic() + 10
+    while relay.ask("POST", "/v1/x", b"{}").status != 200:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
 def test_crash_of_one_of_two_with_large_bodies(bench: Bench) -> None:
     one, two = bench.leaf("127.0.0.1"), bench.leaf("127.0.0.2")
     first, second = bench.ingress(one, "127.0.0.1"), bench.ingress(two, "127.0.0.2")
@@ -224,6 +308,45 @@ def test_readiness_follows_the_hosts(bench: Bench) -> None:
     relay.wait_ready(503)
     ingress.healthy = True
     relay.wait_ready()
+
+
+def test_a_drain_finishes_what_runs_and_serves_whoever_still_comes(bench: Bench) -> None:
+    """The kubelet waits for the answer; a stream of six seconds must be whole by then."""
+    leaf = bench.leaf()
+    ingress = bench.ingress(leaf)
+    relay = bench.start(host(ingress, leaf))
+    relay.wait_ready()
+    kept = relay.ask("GET", "/v1/models")
+    assert "connection" not in kept.headers
+    streams: List[bytes] = []
+    stream = threading.Thread(target=lambda: streams.append(relay.ask("GET", "/stream/60").body))
+    stream.start()
+    time.sleep(0.5)
+    drained: List[int] = []
+    hook = threading.Thread(target=lambda: drained.append(relay.drain(DRAIN_KEY)))
+    hook.start()
+    time.sleep(1)
+    for _ in range(20):
+        late = relay.ask("POST", "/v1/x", b"{}")
+        assert late.status == 200
+        assert late.headers["connection"] == "close"
+    assert relay.probe("/ready") == 200  # the kubelet's other questions go on
+    assert drained == []
+    stream.join(30)
+    assert len(streams[0].splitlines()) == 120
+    hook.join(5)
+    assert drained == [200]
+
+
+@pytest.mark.parametrize("key", ["", "e" * 32, DRAIN_KEY + "d"])
+def test_nobody_else_starts_a_drain(bench: Bench, key: str) -> None:
+    leaf = bench.leaf()
+    ingress = bench.ingress(leaf)
+    relay = bench.start(host(ingress, leaf))
+    relay.wait_ready()
+    assert relay.drain(key) == 403
+    assert "connection" not in relay.ask("GET", "/v1/models").headers
+    assert pathlib.Path(relay.place.admin_socket).stat().st_mode & 0o777 == 0o600
 
 
 def test_new_files_under_load_lose_nothing(bench: Bench) -> None:

@@ -9,11 +9,13 @@ its node has. Pods must reach this machine at the address by which it reaches th
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import pathlib
 import socket
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -221,6 +223,40 @@ def test_an_impostor_gets_nothing_and_the_service_refuses_fast(fleet: Fleet) -> 
     eventually(lambda: fleet.probe(timeout=1).failed)
     assert impostor.handshakes > 0
     assert impostor.data == 0
+
+
+def test_pods_that_end_finish_their_streams(fleet: Fleet) -> None:
+    """All relays are deleted while streams of eight seconds run; the kubelet asks each to drain."""
+    fleet.register()
+    assert not fleet.relay(["gpu1", "gpu2"]).failed
+    address = (api.get("service", "tiny", "it-a") or {})["spec"]["clusterIP"]
+    streams: List[int] = []
+
+    def stream() -> None:
+        connection = http.client.HTTPConnection(address, 80, timeout=60)
+        connection.request("GET", "/stream/80")
+        # Each event is two lines; a stream that is cut raises.
+        streams.append(len(connection.getresponse().read().splitlines()))
+        connection.close()
+
+    threads = [threading.Thread(target=stream) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+    old = pods()
+    api.kubectl("delete", "pods", "-n", "it-a", *old, "--wait=false")
+    for thread in threads:
+        thread.join(60)
+    assert streams == [160] * 6
+    eventually(lambda: len(pods()) == 2)
+    events = json.loads(api.kubectl("get", "events", "-n", "it-a", "-o", "json"))["items"]
+    assert [item["message"] for item in events if item["reason"] == "FailedPreStopHook"] == []
+    print("gone after", eventually(lambda: not set(old) & set(_all_pods())))
+
+
+def _all_pods() -> List[str]:
+    items = json.loads(api.kubectl("get", "pods", "-n", "it-a", "-o", "json"))["items"]
+    return [item["metadata"]["name"] for item in items]
 
 
 def test_an_image_that_is_not_there_fails_with_its_reason(fleet: Fleet) -> None:

@@ -343,7 +343,7 @@ def test_smuggling(running: Running, _what: str, raw: str) -> None:
         assert b"content-length: 5" not in b"".join(seen).lower()
     elif _what == "bare line feed in chunks":
         # Found while the body is on its way to the engine, which gets nothing that looks whole.
-        assert answer.status in (400, 503), answer
+        assert answer.status in (400, 502), answer
         assert not any(raw.endswith(b"0\r\n\r\n") for raw in seen)
     else:
         assert answer.status in (400, 501), answer
@@ -476,6 +476,7 @@ def test_engine_down(running: Running) -> None:
     start = time.monotonic()
     answer = bed.send(request(ns="team-a", token=A, model="other"))
     assert refused(answer, 503, "engine_unreachable")
+    assert answer.headers["retry-after"] == "5"
     assert time.monotonic() - start < 10
     engines["team-a/other"] = Engine(path)
     assert bed.send(request(ns="team-a", token=A, model="other")).status == 200
@@ -488,7 +489,8 @@ def test_engine_breaks_off(running: Running) -> None:
         answer = bed.send(request("/v1/chat/completions", "POST", b"{}", **OK))
     finally:
         engines["team-a/tiny"].answer = before
-    assert refused(answer, 503, "engine_unreachable")
+    # Not the word on which a relay may ask another host: this engine has the request.
+    assert refused(answer, 502, "engine_failed")
     assert len(engines["team-a/tiny"].seen) == 1, "a POST was repeated"
 
 

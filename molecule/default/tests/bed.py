@@ -73,6 +73,37 @@ def token(namespace: str) -> str:
     return base64.b64decode(secret["data"]["current"]).decode()
 
 
+def audit_size() -> int:
+    """Where the API server's audit log ends now, in bytes."""
+    return (STATE / "audit.log").stat().st_size
+
+
+def requests_since(offset: int) -> list[dict[str, Any]]:
+    """What the kubeconfig's user asked of the API server since then, by its own audit log.
+
+    Kubelets and controllers, who have names of their own, go on all the time.
+    """
+    whoami = json.loads(kubectl("auth", "whoami", "-o", "json").stdout)
+    name = whoami["status"]["userInfo"]["username"]
+    with (STATE / "audit.log").open(encoding="utf-8") as stream:
+        stream.seek(offset)
+        events = [json.loads(line) for line in stream if line.strip()]
+    return [event for event in events if event["user"]["username"] == name]
+
+
+def writes(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Those requests that wrote, as verb and path."""
+    return [
+        (event["verb"], event["requestURI"])
+        for event in events
+        if event["verb"] in ("create", "update", "patch", "delete", "deletecollection")
+        # The probe's POST travels through the API server to the model: it writes nothing there.
+        and event.get("objectRef", {}).get("subresource") != "proxy"
+        # So does the question who is asking.
+        and not event["requestURI"].startswith("/apis/authentication.k8s.io/")
+    ]
+
+
 def declared_models() -> list[dict[str, Any]]:
     """The models of this scenario's inventory, for a test that adds or changes one."""
     text = (SCENARIO / "inventory" / "group_vars" / "all.yml").read_text()

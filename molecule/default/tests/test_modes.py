@@ -9,7 +9,19 @@ import re
 
 import pytest
 import yaml
-from bed import ROOT, STATE, bed, client, declared_models, get, site, ssh
+from bed import (
+    ROOT,
+    STATE,
+    audit_size,
+    bed,
+    client,
+    declared_models,
+    get,
+    requests_since,
+    site,
+    ssh,
+    writes,
+)
 
 
 def rows(kind, number):
@@ -42,28 +54,11 @@ def test_a_check_of_the_converged_fleet_predicts_nothing(tmp_path):
 
 def test_a_run_without_changes_writes_nothing_to_the_cluster():
     """The API server's own audit log is the witness."""
-    log = STATE / "audit.log"
-    offset = log.stat().st_size
+    offset = audit_size()
     assert site().returncode == 0
-    with log.open(encoding="utf-8") as stream:
-        stream.seek(offset)
-        events = [json.loads(line) for line in stream if line.strip()]
-    # The run comes as the administrator of the kubeconfig; kubelets and controllers go on writing.
-    ours = [event for event in events if event["user"]["username"] == admin()]
+    ours = requests_since(offset)
     assert ours, "the run did read the cluster"
-    writes = [
-        (event["verb"], event["requestURI"])
-        for event in ours
-        if event["verb"] in ("create", "update", "patch", "delete", "deletecollection")
-        # The probe's POST travels through the API server to the model: it writes nothing there.
-        and event.get("objectRef", {}).get("subresource") != "proxy"
-    ]
-    assert writes == []
-
-
-def admin():
-    whoami = bed("kubectl", "auth", "whoami", "-o", "json")
-    return json.loads(whoami.stdout)["status"]["userInfo"]["username"]
+    assert writes(ours) == []
 
 
 @pytest.mark.parametrize("limit", ["gpu1", "cluster"])

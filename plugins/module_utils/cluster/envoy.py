@@ -22,16 +22,23 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils import marks
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
+
 FOLDER = "/etc/tether/relay"
 SERVICE_PORT = 8080
 PROBE_PORT = 8081
 CLUSTER = "hosts"
 
-# A route that may retry holds the request's body until it has left: five MiB prompts with one of
-# two hosts dead failed under Envoy's default.
-BODY_LIMIT = 32 * 1024 * 1024
+# Retries wait up to a second each, half of one on average (full jitter).
+_RETRY_SECONDS = 0.5
 
-_TYPE = "type.googleapis.com/envoy."
+# Seconds after which a link that died is noticed: silence, then two questions without an answer.
+_LINK_IDLE, _LINK_INTERVAL, _LINK_QUESTIONS = 4, 2, 2
+_TCP = 6  # IPPROTO_TCP
+_TCP_USER_TIMEOUT = 18  # Linux
+
 _MATCH = "envoy.transport_socket_match"
 _NEVER = "00" * 32
 
@@ -52,6 +59,49 @@ class Host:
     pins: Tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What one request may take.
+
+    :ivar host_wait: seconds that it waits for a host to come back, about
+    :ivar max_body: bytes of its body that are kept, so that another host can have it
+    """
+
+    host_wait: int = 30
+    max_body: int = 32 * 1024 * 1024
+
+    @property
+    def retries(self) -> int:
+        return max(2, round(self.host_wait / _RETRY_SECONDS))
+
+    @property
+    def max_heap(self) -> int:
+        """Bytes that one Envoy may use: itself, and sixteen bodies of the largest size."""
+        return 96 * 1024 * 1024 + 16 * self.max_body
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one Envoy runs: in a pod, or, in tests, beside others on a machine.
+
+    :ivar listen: address to listen on; ``::`` for clusters whose pods have IPv6 first
+    :ivar folder: of the files that it reads
+    :ivar least_drain: seconds that a drain takes at least
+    """
+
+    listen: str = "0.0.0.0"  # noqa: S104 - inside a pod, behind its Service
+    folder: str = FOLDER
+    service_port: int = SERVICE_PORT
+    probe_port: int = PROBE_PORT
+    drain_port: int = drain.PORT
+    admin_socket: str = drain.ADMIN_SOCKET
+    least_drain: float = drain.LEAST_SECONDS
+
+
+DEFAULT_LIMITS = Limits()
+POD = Place()
+
+
 @dataclass
 class Files:
     """Rendered files by name: ``plain`` for the ConfigMap, ``secret`` for the Secret."""
@@ -65,35 +115,35 @@ def render(
     model: str,
     hosts: List[Host],
     token: str,
+    drain_key: str,
     health_path: str = "/health",
-    listen: str = "0.0.0.0",  # noqa: S104 - inside a pod, behind its Service
-    folder: str = FOLDER,
-    service_port: int = SERVICE_PORT,
-    probe_port: int = PROBE_PORT,
+    limits: Limits = DEFAULT_LIMITS,
+    place: Place = POD,
 ) -> Files:
     """Everything that one relay's Envoy reads.
 
-    :param listen: address to listen on; ``::`` for clusters whose pods have IPv6 first
+    :param drain_key: what the kubelet shows when the pod is to end, letters and digits
     """
     hosts = sorted(hosts, key=lambda host: host.name)
     endpoints = _load_assignment(hosts)
     by_name = any(is_name(host.address) for host in hosts)
     files = Files(
         plain={
-            "bootstrap.json": _dump(_bootstrap(namespace, model, folder)),
-            "lds.json": _response(
+            "bootstrap.json": parts.dump(_bootstrap(namespace, model, limits, place)),
+            "lds.json": parts.response(
                 [
-                    _service_listener(listen, service_port, folder),
-                    _probe_listener(listen, probe_port),
+                    _service_listener(place),
+                    _probe_listener(place),
+                    drain.listener(place.listen, place.drain_port, drain_key, place.least_drain),
                 ],
                 "config.listener.v3.Listener",
             ),
-            "rds.json": _response(
-                [_routes(namespace, model)], "config.route.v3.RouteConfiguration"
+            "rds.json": parts.response(
+                [_routes(namespace, model, limits)], "config.route.v3.RouteConfiguration"
             ),
         },
         secret={
-            "cds.json": _response(
+            "cds.json": parts.response(
                 [
                     _cluster(
                         namespace,
@@ -101,13 +151,13 @@ def render(
                         hosts,
                         token,
                         health_path,
-                        folder,
+                        place.folder,
                         endpoints if by_name else None,
                     )
                 ],
                 "config.cluster.v3.Cluster",
             ),
-            "sds.json": _response(
+            "sds.json": parts.response(
                 [
                     {
                         "name": "token",
@@ -119,7 +169,9 @@ def render(
         },
     )
     if not by_name:
-        files.plain["eds.json"] = _response([endpoints], "config.endpoint.v3.ClusterLoadAssignment")
+        files.plain["eds.json"] = parts.response(
+            [endpoints], "config.endpoint.v3.ClusterLoadAssignment"
+        )
     return files
 
 
@@ -146,7 +198,7 @@ def mask_token(text: str, mask: str) -> str:
         data = json.loads(text)
     except ValueError:
         return mask
-    return _dump(_masked(data, mask))
+    return parts.dump(_masked(data, mask))
 
 
 def _masked(data: Any, mask: str) -> Any:
@@ -164,46 +216,61 @@ def _masked(data: Any, mask: str) -> Any:
     }
 
 
-def _dump(data: Any) -> str:
-    return json.dumps(data, indent=1, sort_keys=True) + "\n"
-
-
-def _response(resources: List[Dict[str, Any]], kind: str) -> str:
-    typed = [dict(item, **{"@type": _TYPE + kind}) for item in resources]
-    return _dump({"resources": typed})
-
-
-def _source(name: str, folder: str) -> Dict[str, Any]:
-    """A file to watch. The kubelet replaces a volume's files by moving one link of its folder."""
+def _bootstrap(namespace: str, model: str, limits: Limits, place: Place) -> Dict[str, Any]:
     return {
-        "path_config_source": {
-            "path": "%s/%s" % (folder, name),
-            "watched_directory": {"path": folder},
+        "node": {"id": "%s/%s" % (namespace, model), "cluster": "tether-relay"},
+        "admin": drain.admin(place.admin_socket),
+        "static_resources": {"clusters": drain.clusters(place.admin_socket, place.drain_port)},
+        "dynamic_resources": {
+            "lds_config": parts.source("lds.json", place.folder),
+            "cds_config": parts.source("cds.json", place.folder),
         },
-        "resource_api_version": "V3",
+        "overload_manager": _overload(limits),
     }
 
 
-def _bootstrap(namespace: str, model: str, folder: str) -> Dict[str, Any]:
+def _overload(limits: Limits) -> Dict[str, Any]:
+    """Refuse and reset before the kernel kills: slow bodies are kept until they are whole.
+
+    Without it some thirty slow bodies of 31 MiB ended a relay of 1 GiB, and everybody's streams.
+    """
+    monitors, heap = "envoy.resource_monitors.", "envoy.resource_monitors.fixed_heap"
+
+    def action(name: str, **trigger: Any) -> Dict[str, Any]:
+        return {"name": "envoy.overload_actions." + name, "triggers": [dict(trigger, name=heap)]}
+
     return {
-        "node": {"id": "%s/%s" % (namespace, model), "cluster": "tether-relay"},
-        "dynamic_resources": {
-            "lds_config": _source("lds.json", folder),
-            "cds_config": _source("cds.json", folder),
-        },
-        "overload_manager": {
-            "resource_monitors": [
-                {
-                    "name": "envoy.resource_monitors.global_downstream_max_connections",
-                    "typed_config": {
-                        "@type": _TYPE
-                        + "extensions.resource_monitors.downstream_connections.v3"
-                        + ".DownstreamConnectionsConfig",
-                        "max_active_downstream_connections": 20000,
-                    },
-                }
-            ]
-        },
+        "refresh_interval": "0.25s",
+        # Streams that hold a megabyte and more are told apart by how much they hold.
+        "buffer_factory_config": {"minimum_account_to_track_power_of_two": 20},
+        "resource_monitors": [
+            {
+                "name": monitors + "global_downstream_max_connections",
+                "typed_config": {
+                    "@type": parts.TYPE
+                    + "extensions.resource_monitors.downstream_connections.v3"
+                    + ".DownstreamConnectionsConfig",
+                    "max_active_downstream_connections": 20000,
+                },
+            },
+            {
+                "name": heap,
+                "typed_config": {
+                    "@type": parts.TYPE
+                    + "extensions.resource_monitors.fixed_heap.v3.FixedHeapConfig",
+                    "max_heap_size_bytes": limits.max_heap,
+                },
+            },
+        ],
+        "actions": [
+            action("shrink_heap", threshold={"value": 0.7}),
+            action("stop_accepting_requests", threshold={"value": 0.8}),
+            # The largest first, and more of them the fuller it is.
+            action(
+                "reset_high_memory_stream",
+                scaled={"scaling_threshold": 0.85, "saturation_threshold": 0.95},
+            ),
+        ],
     }
 
 
@@ -215,7 +282,7 @@ def _load_assignment(hosts: List[Host]) -> Dict[str, Any]:
                 "lb_endpoints": [
                     {
                         "endpoint": {
-                            "address": _address(host.address, host.port),
+                            "address": parts.address(host.address, host.port),
                             "hostname": host.name,
                         },
                         "metadata": {"filter_metadata": {_MATCH: {"host": host.name}}},
@@ -225,10 +292,6 @@ def _load_assignment(hosts: List[Host]) -> Dict[str, Any]:
             }
         ],
     }
-
-
-def _address(address: str, port: int) -> Dict[str, Any]:
-    return {"socket_address": {"address": address, "port_value": port}}
 
 
 def _cluster(
@@ -259,17 +322,29 @@ def _cluster(
                 dict(limits, priority="HIGH"),
             ]
         },
-        # A link that dies under a silent request (a long prefill) is noticed after ten seconds.
+        # A link that dies under a silent request (a long prefill) or under one that is being sent:
+        # both are noticed within ten seconds (5 s + 3 x 2 s took 10.2 s with Envoy 1.40).
         "upstream_connection_options": {
             "tcp_keepalive": {
-                "keepalive_probes": 3,
-                "keepalive_time": 5,
-                "keepalive_interval": 2,
+                "keepalive_time": _LINK_IDLE,
+                "keepalive_interval": _LINK_INTERVAL,
+                "keepalive_probes": _LINK_QUESTIONS,
             }
+        },
+        "upstream_bind_config": {
+            "socket_options": [
+                {
+                    "description": "TCP_USER_TIMEOUT",
+                    "level": _TCP,
+                    "name": _TCP_USER_TIMEOUT,
+                    "int_value": 1000 * (_LINK_IDLE + _LINK_INTERVAL * _LINK_QUESTIONS),
+                    "state": "STATE_PREBIND",
+                }
+            ]
         },
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": _TYPE + "extensions.upstreams.http.v3.HttpProtocolOptions",
+                "@type": parts.TYPE + "extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": {"http_protocol_options": {}},
                 # Shorter than the ingress keeps idle connections, so that it is never the one to
                 # close a connection that a POST has just been put on.
@@ -278,12 +353,13 @@ def _cluster(
         },
         "health_checks": [
             {
-                "timeout": "2s",
-                "interval": "2s",
+                # Two misses: a host that is gone gets no more requests within three seconds.
+                "timeout": "1s",
+                "interval": "1s",
                 # Without these the interval is 60 s as long as there is no traffic.
-                "no_traffic_interval": "2s",
-                "no_traffic_healthy_interval": "2s",
-                "interval_jitter": "0.2s",
+                "no_traffic_interval": "1s",
+                "no_traffic_healthy_interval": "1s",
+                "interval_jitter": "0.1s",
                 "initial_jitter": "0.1s",
                 "unhealthy_threshold": 2,
                 "healthy_threshold": 1,
@@ -292,7 +368,7 @@ def _cluster(
                     {
                         "name": "envoy.health_check.event_sink.file",
                         "typed_config": {
-                            "@type": _TYPE
+                            "@type": parts.TYPE
                             + "extensions.health_check.event_sinks.file.v3"
                             + ".HealthCheckEventFileSink",
                             "event_log_path": "/dev/stdout",
@@ -303,9 +379,9 @@ def _cluster(
                     "host": "relay",
                     "path": health_path,
                     "request_headers_to_add": [
-                        _header("X-Relay-Namespace", namespace),
-                        _header("X-Relay-Model", model),
-                        _header("X-Relay-Token", token),
+                        parts.header("X-Relay-Namespace", namespace),
+                        parts.header("X-Relay-Model", model),
+                        parts.header("X-Relay-Token", token),
                     ],
                 },
             }
@@ -324,14 +400,14 @@ def _cluster(
     if inline is None:
         cluster.update(
             type="EDS",
-            eds_cluster_config={"eds_config": _source("eds.json", folder)},
+            eds_cluster_config={"eds_config": parts.source("eds.json", folder)},
         )
     else:
         cluster.update(
             cluster_type={
                 "name": "envoy.clusters.dns",
                 "typed_config": {
-                    "@type": _TYPE + "extensions.clusters.dns.v3.DnsCluster",
+                    "@type": parts.TYPE + "extensions.clusters.dns.v3.DnsCluster",
                     "dns_lookup_family": "V4_PREFERRED",
                     "dns_refresh_rate": "30s",
                 },
@@ -339,17 +415,6 @@ def _cluster(
             load_assignment=inline,
         )
     return cluster
-
-
-def _header(key: str, value: str) -> Dict[str, Any]:
-    """A header that replaces whatever came under its name.
-
-    Envoy reads ``%`` in a value as the start of a command; doubled, it is itself.
-    """
-    return {
-        "header": {"key": key, "value": value.replace("%", "%%")},
-        "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-    }
 
 
 def _validation(host: Host) -> Dict[str, Any]:
@@ -377,7 +442,7 @@ def _pem(text: str) -> str:
 
 def _tls(validation: Dict[str, Any], address: str) -> Dict[str, Any]:
     config: Dict[str, Any] = {
-        "@type": _TYPE + "extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "@type": parts.TYPE + "extensions.transport_sockets.tls.v3.UpstreamTlsContext",
         "common_tls_context": {
             "tls_params": {
                 "tls_minimum_protocol_version": "TLSv1_3",
@@ -391,20 +456,20 @@ def _tls(validation: Dict[str, Any], address: str) -> Dict[str, Any]:
     return {"name": "envoy.transport_sockets.tls", "typed_config": config}
 
 
-def _routes(namespace: str, model: str) -> Dict[str, Any]:
+def _routes(namespace: str, model: str, limits: Limits) -> Dict[str, Any]:
     return {
         "name": "service",
         "virtual_hosts": [
             {
                 "name": "service",
                 "domains": ["*"],
-                "request_body_buffer_limit": BODY_LIMIT,
+                "request_body_buffer_limit": limits.max_body,
                 "routes": [
                     {
                         "match": {"prefix": "/"},
                         "request_headers_to_add": [
-                            _header("X-Relay-Namespace", namespace),
-                            _header("X-Relay-Model", model),
+                            parts.header("X-Relay-Namespace", namespace),
+                            parts.header("X-Relay-Model", model),
                         ],
                         "route": {
                             "cluster": CLUSTER,
@@ -412,19 +477,27 @@ def _routes(namespace: str, model: str) -> Dict[str, Any]:
                             "timeout": "0s",
                             "idle_timeout": "0s",
                             "retry_policy": {
-                                # Only a failed dial or handshake: nothing of the request has
-                                # left then. A POST that left is never repeated.
-                                "retry_on": "connect-failure",
-                                "num_retries": 6,
+                                # Only a failed dial or handshake, and an ingress that says that
+                                # it reached no engine: nothing of the request has left then. A
+                                # POST that left is never repeated.
+                                "retry_on": "connect-failure,retriable-headers",
+                                "retriable_headers": [
+                                    {
+                                        "name": marks.INGRESS_ERROR,
+                                        "string_match": {"exact": marks.ENGINE_UNREACHABLE},
+                                    }
+                                ],
+                                "num_retries": limits.retries,
+                                # The first is soon, for another host; the rest wait for one.
                                 "retry_back_off": {
-                                    "base_interval": "0.25s",
+                                    "base_interval": "0.05s",
                                     "max_interval": "1s",
                                 },
                                 "retry_host_predicate": [
                                     {
                                         "name": "envoy.retry_host_predicates.previous_hosts",
                                         "typed_config": {
-                                            "@type": _TYPE
+                                            "@type": parts.TYPE
                                             + "extensions.retry.host.previous_hosts.v3"
                                             + ".PreviousHostsPredicate"
                                         },
@@ -440,10 +513,13 @@ def _routes(namespace: str, model: str) -> Dict[str, Any]:
     }
 
 
-def _service_listener(listen: str, port: int, folder: str) -> Dict[str, Any]:
+def _service_listener(place: Place) -> Dict[str, Any]:
     manager = {
         "stat_prefix": "service",
-        "rds": {"route_config_name": "service", "config_source": _source("rds.json", folder)},
+        "rds": {
+            "route_config_name": "service",
+            "config_source": parts.source("rds.json", place.folder),
+        },
         "stream_idle_timeout": "0s",
         "request_timeout": "0s",
         "request_headers_timeout": "30s",
@@ -460,7 +536,7 @@ def _service_listener(listen: str, port: int, folder: str) -> Dict[str, Any]:
             {
                 "name": "envoy.http.early_header_mutation.header_mutation",
                 "typed_config": {
-                    "@type": _TYPE
+                    "@type": parts.TYPE
                     + "extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation",
                     "mutations": [
                         {"remove_on_match": {"key_matcher": {"prefix": prefix}}}
@@ -475,30 +551,33 @@ def _service_listener(listen: str, port: int, folder: str) -> Dict[str, Any]:
             {
                 "name": "envoy.filters.http.credential_injector",
                 "typed_config": {
-                    "@type": _TYPE
+                    "@type": parts.TYPE
                     + "extensions.filters.http.credential_injector.v3.CredentialInjector",
                     "overwrite": True,
                     "credential": {
                         "name": "envoy.http.injected_credentials.generic",
                         "typed_config": {
-                            "@type": _TYPE
+                            "@type": parts.TYPE
                             + "extensions.http.injected_credentials.generic.v3.Generic",
                             "header": "X-Relay-Token",
                             "credential": {
                                 "name": "token",
-                                "sds_config": _source("sds.json", folder),
+                                "sds_config": parts.source("sds.json", place.folder),
                             },
                         },
                     },
                 },
             },
-            _router(),
+            parts.router(),
         ],
     }
-    return _listener("service", listen, port, manager)
+    item = parts.listener("service", place.listen, place.service_port, manager)
+    # What a drain is for: the kubelet's own questions go on while it lasts.
+    item["traffic_direction"] = "INBOUND"
+    return item
 
 
-def _probe_listener(listen: str, port: int) -> Dict[str, Any]:
+def _probe_listener(place: Place) -> Dict[str, Any]:
     """``/ready``: whether at least one host passes its checks. ``/live``: whether Envoy answers."""
     answer = {
         "name": "probe",
@@ -520,48 +599,17 @@ def _probe_listener(listen: str, port: int) -> Dict[str, Any]:
             {
                 "name": "envoy.filters.http.health_check",
                 "typed_config": {
-                    "@type": _TYPE + "extensions.filters.http.health_check.v3.HealthCheck",
+                    "@type": parts.TYPE + "extensions.filters.http.health_check.v3.HealthCheck",
                     "pass_through_mode": False,
                     # The very state that the router acts on; one percent is one host.
                     "cluster_min_healthy_percentages": {CLUSTER: {"value": 1}},
                     "headers": [{"name": ":path", "string_match": {"exact": "/ready"}}],
                 },
             },
-            _router(),
+            parts.router(),
         ],
     }
-    return _listener("probe", listen, port, manager)
-
-
-def _listener(name: str, listen: str, port: int, manager: Dict[str, Any]) -> Dict[str, Any]:
-    address = _address(listen, port)
-    if ":" in listen:
-        address["socket_address"]["ipv4_compat"] = True
-    kind = "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
-    return {
-        "name": name,
-        "address": address,
-        "filter_chains": [
-            {
-                "filters": [
-                    {
-                        "name": "envoy.filters.network.http_connection_manager",
-                        "typed_config": dict(manager, **{"@type": _TYPE + kind}),
-                    }
-                ]
-            }
-        ],
-    }
-
-
-def _router() -> Dict[str, Any]:
-    return {
-        "name": "envoy.filters.http.router",
-        "typed_config": {
-            "@type": _TYPE + "extensions.filters.http.router.v3.Router",
-            "suppress_envoy_headers": True,
-        },
-    }
+    return parts.always_answers(parts.listener("probe", place.listen, place.probe_port, manager))
 
 
 def _local_replies() -> Dict[str, Any]:
@@ -592,7 +640,7 @@ def _local_replies() -> Dict[str, Any]:
             "headers_to_add": headers,
         }
 
-    retry = [_header("Retry-After", "5")]
+    retry = [parts.header("Retry-After", "5")]
     return {
         "mappers": [
             reply(504, "server_error", "The model's host did not answer in time.", retry),
@@ -613,7 +661,7 @@ def _access_log() -> Dict[str, Any]:
     return {
         "name": "envoy.access_loggers.stdout",
         "typed_config": {
-            "@type": _TYPE + "extensions.access_loggers.stream.v3.StdoutAccessLog",
+            "@type": parts.TYPE + "extensions.access_loggers.stream.v3.StdoutAccessLog",
             "log_format": {
                 "json_format": {
                     "time": "%START_TIME%",

@@ -9,7 +9,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import Any, Dict, List
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain, envoy, labels
 
 USER = 65532
 
@@ -21,16 +21,17 @@ ENVOY_ARGUMENTS = [
     "--disable-hot-restart",
     "--concurrency",
     "1",
-    "--drain-time-s",
-    "10",
+    # From the first second of a drain on, every answer closes its connection.
+    "--drain-strategy",
+    "immediate",
     "--log-level",
     "warn",
     "--component-log-level",
     "config:error",
 ]
 
-# A pod that ends is first taken out of every node's tables; Envoy itself would stop at once.
-PRE_STOP_SECONDS = 20
+# Seconds that a pod which ends may take to finish what runs.
+GRACE_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Model:
     port: int = 80
     replicas: int = 2
     health_path: str = "/health"
+    limits: envoy.Limits = envoy.DEFAULT_LIMITS
     hosts: List[envoy.Host] = field(default_factory=list)
 
     @property
@@ -52,12 +54,22 @@ class Model:
         return "%s/%s" % (self.namespace, self.name)
 
 
-def model_objects(model: Model, fleet: str, image: str, token: str) -> List[Dict[str, Any]]:
+def model_objects(
+    model: Model, fleet: str, image: str, token: str, drain_key: str
+) -> List[Dict[str, Any]]:
     """All objects of one model, in the order in which they are to be written.
 
     The network policy comes first so that no pod ever runs without it, the Service last.
     """
-    files = envoy.render(model.namespace, model.name, model.hosts, token, model.health_path)
+    files = envoy.render(
+        model.namespace,
+        model.name,
+        model.hosts,
+        token,
+        drain_key,
+        model.health_path,
+        model.limits,
+    )
     return [
         network_policy(model, fleet),
         _object(model, fleet, "v1", "ConfigMap", data=files.plain),
@@ -84,7 +96,7 @@ def model_objects(model: Model, fleet: str, image: str, token: str) -> List[Dict
                 "selector": {"matchLabels": labels.pod_selector(fleet, model.name)},
             },
         ),
-        deployment(model, fleet, image, sorted(files.plain), sorted(files.secret)),
+        deployment(model, fleet, image, drain_key, sorted(files.plain), sorted(files.secret)),
         service(model, fleet),
     ]
 
@@ -158,7 +170,7 @@ def network_policy(model: Model, fleet: str) -> Dict[str, Any]:
 
 
 def deployment(
-    model: Model, fleet: str, image: str, plain: List[str], secret: List[str]
+    model: Model, fleet: str, image: str, drain_key: str, plain: List[str], secret: List[str]
 ) -> Dict[str, Any]:
     """The relay pods. Nothing in here changes with hosts, certificates or tokens.
 
@@ -176,14 +188,17 @@ def deployment(
         "ports": [
             {"name": "http", "containerPort": envoy.SERVICE_PORT, "protocol": "TCP"},
             {"name": "probe", "containerPort": envoy.PROBE_PORT, "protocol": "TCP"},
+            {"name": "drain", "containerPort": drain.PORT, "protocol": "TCP"},
         ],
         "startupProbe": _probe("/live", 1, 30),
         "livenessProbe": _probe("/live", 10, 3),
-        "readinessProbe": _probe("/ready", 2, 2),
-        "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
+        # As long as requests wait for a host, the Service goes on sending them.
+        "readinessProbe": _probe("/ready", 2, max(2, -(-model.limits.host_wait // 2))),
+        "lifecycle": {"preStop": drain.pre_stop(drain_key)},
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi"},
-            "limits": {"memory": "1Gi"},
+            # A quarter above what Envoy allows itself.
+            "limits": {"memory": "%dMi" % (model.limits.max_heap * 5 // 4 // 1024**2)},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -220,7 +235,7 @@ def deployment(
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "terminationGracePeriodSeconds": PRE_STOP_SECONDS + 10,
+                    "terminationGracePeriodSeconds": GRACE_SECONDS,
                     "securityContext": {
                         "runAsNonRoot": True,
                         "runAsUser": USER,

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass, field
+import secrets
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     answers,
     certificates,
     diff,
+    drain,
     envoy,
     events,
     forms,
@@ -30,7 +32,12 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
+from ansible_collections.tether.fleet.plugins.module_utils.plan import (
+    Plan,
+    Refusal,
+    Step,
+    printable,
+)
 
 Key = Tuple[str, str, str]
 
@@ -75,8 +82,9 @@ class Verdict:
     def result(self) -> Dict[str, Any]:
         return {
             "state": self.state,
-            "reason": self.reason,
-            "hosts": self.hosts,
+            # Events and logs in it are a tenant's own words.
+            "reason": printable(self.reason),
+            "hosts": {host: printable(verdict) for host, verdict in self.hosts.items()},
             "changes": [item.summary() for item in self.steps],
         }
 
@@ -97,7 +105,10 @@ def wishes(
     """
     return dict(
         options,
-        models=read_models(options["models"]),
+        models=read_models(
+            options["models"],
+            envoy.Limits(options["host_wait"], options["max_body"]),
+        ),
         predicted={record["host"]: record for record in predicted},
         ca=options["ca_certificate"],
         check_mode=check_mode,
@@ -115,7 +126,9 @@ def check_image(image: str) -> None:
         )
 
 
-def read_models(entries: List[Dict[str, Any]]) -> List[objects.Model]:
+def read_models(
+    entries: List[Dict[str, Any]], limits: envoy.Limits = envoy.DEFAULT_LIMITS
+) -> List[objects.Model]:
     """Models from the plan's entries; keys that this side does not need are left alone.
 
     :raises Refusal: naming every mistake at once
@@ -138,8 +151,8 @@ def read_models(entries: List[Dict[str, Any]]) -> List[objects.Model]:
         ):
             wrong.append("%s: hosts is not a list of names" % label)
         numbers = {}
-        limits = (("port", 80, 65535), ("replicas", 2, forms.MAX_REPLICAS))
-        for option, default, highest in limits:
+        ranges = (("port", 80, 65535), ("replicas", 2, forms.MAX_REPLICAS))
+        for option, default, highest in ranges:
             value = entry.get(option, default)
             if isinstance(value, str) and value.isdigit():
                 value = int(value)
@@ -160,6 +173,7 @@ def read_models(entries: List[Dict[str, Any]]) -> List[objects.Model]:
             numbers["port"],
             numbers["replicas"],
             path,
+            limits,
             [envoy.Host(host, "", 0) for host in sorted(set(hosts or []))],
         )
     if wrong:
@@ -436,11 +450,11 @@ def _model_steps(
     desired: Dict[str, Any],
     observed: Dict[str, Any],
 ) -> List[Step]:
-    full = objects.Model(
-        model.name, model.namespace, model.port, model.replicas, model.health_path, hosts
-    )
+    full = replace(model, hosts=hosts)
     steps: List[Step] = []
-    for item in objects.model_objects(full, desired["fleet"], desired["image"], token):
+    running = observed["ours"].get(("Deployment", model.namespace, labels.relay_name(model.name)))
+    key = drain.read_key(running) or secrets.token_hex(16)
+    for item in objects.model_objects(full, desired["fleet"], desired["image"], token, key):
         live = observed["ours"].get(_key(item))
         if live is None:
             steps.append(step("create", item, None, model.key))

@@ -117,8 +117,8 @@ def test_secrets_are_masked_with_a_hint() -> None:
 
 def test_envoys_files_show_all_but_the_token() -> None:
     host = envoy.Host("gpu1", "10.0.0.1", 9443)
-    old = secret(**envoy.render("a", "m", [host], "old-token").secret)
-    new = secret(**envoy.render("a", "m", [host], "new-token").secret)
+    old = secret(**envoy.render("a", "m", [host], "old-token", "k").secret)
+    new = secret(**envoy.render("a", "m", [host], "new-token", "k").secret)
     text = (diff.text(old, new, new) or "") + (diff.text(new, None, old) or "")
     assert "old-token" not in text
     assert "new-token" not in text

@@ -18,6 +18,8 @@ MIIBAAAA
 -----END CERTIFICATE-----
 """
 
+KEY = "k" * 32
+
 
 def hosts(*addresses: str) -> List[envoy.Host]:
     return [
@@ -41,7 +43,7 @@ def cluster(files: envoy.Files) -> Dict[str, Any]:
     ],
 )
 def test_endpoints_are_a_file_unless_a_host_is_a_name(addresses: List[str], by_name: bool) -> None:
-    files = envoy.render("team-a", "tiny", hosts(*addresses), "t")
+    files = envoy.render("team-a", "tiny", hosts(*addresses), "t", KEY)
     assert ("eds.json" in files.plain) is not by_name
     made = cluster(files)
     assert ("cluster_type" in made) is by_name
@@ -54,7 +56,7 @@ def test_endpoints_are_a_file_unless_a_host_is_a_name(addresses: List[str], by_n
 
 
 def test_each_host_has_its_own_pin_and_the_rest_has_none() -> None:
-    made = cluster(envoy.render("team-a", "tiny", hosts("10.0.0.1", "FD00::0:1"), "t"))
+    made = cluster(envoy.render("team-a", "tiny", hosts("10.0.0.1", "FD00::0:1"), "t", KEY))
     matches = made["transport_socket_matches"]
     assert [match["match"] for match in matches] == [{"host": "gpu1"}, {"host": "gpu2"}]
     for match, address in zip(matches, ("10.0.0.1", "fd00::1"), strict=True):
@@ -70,7 +72,7 @@ def test_each_host_has_its_own_pin_and_the_rest_has_none() -> None:
 
 
 def test_token_is_in_the_secret_files_alone() -> None:
-    files = envoy.render("team-a", "tiny", hosts("10.0.0.1"), "the-token")
+    files = envoy.render("team-a", "tiny", hosts("10.0.0.1"), "the-token", KEY)
     assert not [name for name, text in files.plain.items() if "the-token" in text]
     assert sorted(files.secret) == ["cds.json", "sds.json"]
     for text in files.secret.values():
@@ -83,11 +85,11 @@ def test_token_is_in_the_secret_files_alone() -> None:
 
 def test_order_of_hosts_does_not_matter() -> None:
     two = hosts("10.0.0.1", "10.0.0.2")
-    assert envoy.render("a", "b", two, "t") == envoy.render("a", "b", two[::-1], "t")
+    assert envoy.render("a", "b", two, "t", KEY) == envoy.render("a", "b", two[::-1], "t", KEY)
 
 
 def test_a_percent_sign_is_no_command() -> None:
-    made = cluster(envoy.render("team-a", "tiny", hosts("10.0.0.1"), "a%b"))
+    made = cluster(envoy.render("team-a", "tiny", hosts("10.0.0.1"), "a%b", KEY))
     check = made["health_checks"][0]["http_health_check"]
     assert "a%%b" in [item["header"]["value"] for item in check["request_headers_to_add"]]
 

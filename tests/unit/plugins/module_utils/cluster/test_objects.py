@@ -8,9 +8,15 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, labels, objects
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    drain,
+    envoy,
+    labels,
+    objects,
+)
 
 IMAGE = "e@sha256:" + "a" * 64
+KEY = "k" * 32
 
 
 def model(*addresses: str, name: str = "tiny") -> objects.Model:
@@ -26,7 +32,7 @@ def by_kind(items: List[Dict[str, Any]]) -> Dict[str, Dict[str, Any]]:
 
 
 def test_names_labels_and_order() -> None:
-    items = objects.model_objects(model(), "demo", IMAGE, "t")
+    items = objects.model_objects(model(), "demo", IMAGE, "t", KEY)
     assert next(item["kind"] for item in items) == "NetworkPolicy"
     assert [item["kind"] for item in items][-1] == "Service"
     for item in items:
@@ -37,7 +43,7 @@ def test_names_labels_and_order() -> None:
 
 
 def test_pod_is_locked_down() -> None:
-    spec = by_kind(objects.model_objects(model(), "demo", IMAGE, "t"))["Deployment"]["spec"]
+    spec = by_kind(objects.model_objects(model(), "demo", IMAGE, "t", KEY))["Deployment"]["spec"]
     pod = spec["template"]["spec"]
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -50,14 +56,32 @@ def test_pod_is_locked_down() -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    stop = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert pod["terminationGracePeriodSeconds"] > stop
     assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
 
 
+def test_a_pod_that_ends_is_drained_with_the_key_that_its_envoy_knows() -> None:
+    made = by_kind(objects.model_objects(model(), "demo", IMAGE, "t", KEY))
+    pod = made["Deployment"]["spec"]["template"]["spec"]
+    hook = pod["containers"][0]["lifecycle"]["preStop"]["httpGet"]
+    assert hook["httpHeaders"] == [{"name": drain.HEADER, "value": KEY}]
+    ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
+    assert ports[hook["port"]] == drain.PORT
+    assert pod["terminationGracePeriodSeconds"] > 10 * drain.LEAST_SECONDS
+    assert KEY in made["ConfigMap"]["data"]["lds.json"]
+    assert drain.read_key(made["Deployment"]) == KEY
+
+
+@pytest.mark.parametrize("value", ["", "short", 'x" .. os.exit() .. "' + "y" * 20, None])
+def test_a_key_that_is_none_is_not_taken_over(value: Any) -> None:
+    item = by_kind(objects.model_objects(model(), "demo", IMAGE, "t", KEY))["Deployment"]
+    pod = item["spec"]["template"]["spec"]
+    pod["containers"][0]["lifecycle"]["preStop"] = drain.pre_stop(value)
+    assert drain.read_key(item) is None
+
+
 def test_hosts_and_token_do_not_roll_the_pods() -> None:
-    one = by_kind(objects.model_objects(model("10.0.0.1"), "demo", IMAGE, "t"))
-    two = by_kind(objects.model_objects(model("10.0.0.1", "10.0.0.2"), "demo", IMAGE, "u"))
+    one = by_kind(objects.model_objects(model("10.0.0.1"), "demo", IMAGE, "t", KEY))
+    two = by_kind(objects.model_objects(model("10.0.0.1", "10.0.0.2"), "demo", IMAGE, "u", KEY))
     assert one["Deployment"] == two["Deployment"]
     assert one["ConfigMap"] != two["ConfigMap"]
     assert one["Secret"] != two["Secret"]
@@ -87,7 +111,7 @@ def test_egress(addresses: List[str], cidrs: List[str], open_ports: List[List[in
 
 def test_the_files_mounted_are_the_files_rendered() -> None:
     for addresses in (["10.0.0.1"], ["gpu.example"]):
-        made = by_kind(objects.model_objects(model(*addresses), "demo", IMAGE, "t"))
+        made = by_kind(objects.model_objects(model(*addresses), "demo", IMAGE, "t", KEY))
         volumes = made["Deployment"]["spec"]["template"]["spec"]["volumes"]
         sources = volumes[0]["projected"]["sources"]
         for kind, source in (("ConfigMap", "configMap"), ("Secret", "secret")):
