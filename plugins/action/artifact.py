@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from ansible_collections.tether.fleet.plugins.module_utils import artifact
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 from ansible_collections.tether.fleet.plugins.plugin_utils import lock, send
 from ansible_collections.tether.fleet.plugins.plugin_utils.controller import (
@@ -43,6 +44,7 @@ class ActionModule(ControllerAction):
             "tether.fleet.artifact_host",
             options,
             task_vars,
+            send.offer(entries, artifact.title),
             store.locate,
             store.say,
             arguments["chunk_size"],

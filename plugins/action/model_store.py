@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict
 
+from ansible_collections.tether.fleet.plugins.module_utils import model_store
 from ansible_collections.tether.fleet.plugins.plugin_utils import depot, send
 from ansible_collections.tether.fleet.plugins.plugin_utils.controller import (
     STORE_SPEC,
@@ -53,6 +54,7 @@ class ActionModule(ControllerAction):
             "tether.fleet.model_store_host",
             options,
             task_vars,
+            send.offer(options["models"], model_store.title),
             store.locate,
             store.say,
             arguments["chunk_size"],

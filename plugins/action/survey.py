@@ -19,6 +19,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     record,
     signing,
     survey,
+    survey_answer,
     token_files,
 )
 from ansible_collections.tether.fleet.plugins.plugin_utils.controller import ControllerAction
@@ -93,12 +94,14 @@ class ActionModule(ControllerAction):
     def _certificate(self, arguments: Dict[str, Any], state: Dict[str, Any]) -> str:
         """What the identity role would do beside what the host's own plan says."""
         host, options = arguments["host"], arguments["identity"]
+        folder = os.path.abspath(options["ca_dir"])
         try:
             signing.need_library()
+            ca.check_key_file(folder)
             identity.check_numbers(options["renew_fraction"], options["lifetime_days"])
             choice = identity.decide(
                 state,
-                ca.certificate(os.path.abspath(options["ca_dir"])),
+                ca.certificate(folder),
                 signing.subject(host["name"], host["names"], host["addresses"]),
                 {"renew_fraction": options["renew_fraction"], "activate": False},
                 datetime.datetime.now(datetime.timezone.utc),
@@ -125,9 +128,8 @@ class ActionModule(ControllerAction):
         except AnsibleError as error:
             self._explain(str(error))
             raise
-        if "parts" in result:
-            answer: Dict[str, Any] = result["parts"]
-            return answer
+        if "parts" in result and not result.get("failed"):
+            return survey_answer.check(result["parts"], parts)
         if not result.get("unreachable"):
             keys = ("msg", "module_stderr", "module_stdout")
             self._explain("\n".join(str(result.get(key) or "") for key in keys))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 
@@ -49,6 +50,8 @@ class ActionModule(ActionBase):
         found: List[inventory.Mistake] = []
         members = groups.get(inventory.HOSTS_GROUP, []) + groups.get(inventory.CLUSTER_GROUP, [])
         own = {host: HostVariables(variables["hostvars"], host, self._loader) for host in members}
+        found += settings.of_ansible(constants.config.get_config_value)
+        found += settings.misspelt(key for host in own.values() for key in host)
         try:
             given = self._settings(variables, groups, own, found)
             plan = inventory.resolve(

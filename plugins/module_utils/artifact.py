@@ -125,7 +125,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         install = _plan_install(desired, entry, found)
         if install is not None:
             result.steps.append(install)
-            wanted[entry["sha256"]] = {"what": _title(entry), "size": entry["size"]}
+            wanted[entry["sha256"]] = {"what": title(entry), "size": entry["size"]}
         result.steps += _plan_links(desired, entry, found)
         result.facts["artifacts"][entry["name"]] = _facts(desired, entry)
     result.facts["needs"] = delivery.needs(wanted, observed["arrived"])
@@ -259,7 +259,7 @@ def _plan_install(
     return Step(
         action,
         "artifact",
-        _title(entry),
+        title(entry),
         before=before,
         after="sha256 %s\n" % entry["sha256"],
         data={
@@ -338,7 +338,8 @@ def _extract(entry: Dict[str, Any]) -> List[Dict[str, Any]]:
     ]
 
 
-def _title(entry: Dict[str, Any]) -> str:
+def title(entry: Dict[str, Any]) -> str:
+    """An entry for people."""
     return "%s %s" % (entry["name"], entry["version"])
 
 

@@ -15,6 +15,7 @@ import ipaddress
 import json
 import os
 import pwd
+import stat
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils import (
@@ -31,6 +32,8 @@ FILE = "/etc/tether/firewall.nft"
 RECORD = "/var/lib/tether/firewall.json"
 UNIT = "tether-firewall.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
+# Who may connect is nobody else's business, and what root starts is root's to write.
+MODES = {FILE: 0o600, UNIT_FILE: 0o644}
 
 ARGUMENT_SPEC: Dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -121,6 +124,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "blockers": foreign_firewall.observe(program, desired["ingress_port"]),
         "file": _text(FILE),
         "unit_file": _text(UNIT_FILE),
+        "open": [path for path in MODES if _is_open(path)],
         "record": record,
         "unit": systemctl.show([UNIT]).get(UNIT, {}),
     }
@@ -148,7 +152,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         (FILE, observed["file"], text),
         (UNIT_FILE, observed["unit_file"], unit_text),
     ):
-        if old != new:
+        if old != new or path in observed["open"]:
             action = "create" if old is None else "update"
             data = {"text": new}
             steps.append(Step(action, "file", path, before=old, after=new, data=data))
@@ -190,9 +194,7 @@ def apply(plan: Plan) -> Dict[str, Any]:
     for step in plan.steps:
         if step.kind == "file":
             _folder(os.path.dirname(step.name))
-            # Which accounts and addresses may connect is nobody else's business.
-            mode = 0o600 if step.name == FILE else 0o644
-            files.write_file(step.name, step.data["text"].encode("utf-8"), mode, 0, 0)
+            files.write_file(step.name, step.data["text"].encode("utf-8"), MODES[step.name], 0, 0)
     if any(step.name == UNIT_FILE for step in plan.steps):
         systemctl.must(["daemon-reload"])
     if any(step.action == "enable" for step in plan.steps):
@@ -443,6 +445,16 @@ def _uid(name: str) -> Optional[int]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _is_open(path: str) -> bool:
+    """Whether somebody else than root may do more with the file than it should allow."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    own = stat.S_ISREG(status.st_mode) and (status.st_uid, status.st_gid) == (0, 0)
+    return not own or stat.S_IMODE(status.st_mode) != MODES[path]
 
 
 def _text(path: str) -> Optional[str]:

@@ -136,8 +136,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             copies = [p for p, digest in observed["stored"].items() if digest == entry["sha256"]]
             step.data["copies"] = sorted(p for p in copies if p != path)
             if not step.data["copies"]:
-                what = "%s of %s" % (entry["name"], entry["namespace"])
-                wanted[entry["sha256"]] = {"what": what, "size": entry.get("size")}
+                wanted[entry["sha256"]] = {"what": title(entry), "size": entry.get("size")}
     if desired["prune"]:
         spare = sorted(set(observed["stored"]) - planned)
         result.steps += [_removal(desired["store"], path) for path in spare]
@@ -167,6 +166,11 @@ def apply(plan: Plan) -> Dict[str, Any]:
                 waiting[digest] -= 1
             _store(step, last=not waiting.get(digest))
     return {}
+
+
+def title(entry: Dict[str, Any]) -> str:
+    """An entry for people."""
+    return "%s of %s" % (entry["name"], entry["namespace"])
 
 
 def path_of(store: str, entry: Dict[str, Any]) -> str:

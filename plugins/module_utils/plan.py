@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 MASK = "(secret, not shown)"
 
 
+def printable(text: str) -> str:
+    """Without what could move a terminal's cursor or hide text; lines stay lines.
+
+    Messages quote what programs, hosts and tenants wrote.
+    """
+    return "".join(each if each.isprintable() or each == "\n" else " " for each in text)
+
+
 class Refusal(Exception):  # noqa: N818 - what it is, not that it is an error
     """Something that the collection will not do, said so that a tired person can act on it.
 
@@ -50,9 +58,8 @@ class Refusal(Exception):  # noqa: N818 - what it is, not that it is an error
     ) -> None:
         self.what, self.found, self.expected, self.remedy = what, found, expected, remedy
         self.facts = dict(facts or {})
-        super().__init__(
-            "%s: found %s; expected %s. %s" % (what, found, expected, remedy.rstrip(".") + ".")
-        )
+        text = "%s: found %s; expected %s. %s" % (what, found, expected, remedy.rstrip(".") + ".")
+        super().__init__(printable(text))
 
 
 @dataclass

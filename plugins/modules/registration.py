@@ -117,11 +117,12 @@ def main() -> None:
     module = arguments.start(spec)
     try:
         arguments.check_names(module.params)
-        if module.params["state"] == "present":
-            registration.check(module.params["records"], module.check_mode)
+        records, refused = registration.sort_out(module.params["records"], module.check_mode)
         client = Client(module)
-        outcome = converge(client, registration, dict(module.params), module.check_mode)
+        desired = dict(module.params, records=records)
+        outcome = converge(client, registration, desired, module.check_mode)
         result = outcome.result()
+        result["refused"] = {**refused, **result["refused"]}
         result["requests"] = arguments.counts(client)
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), **refusal.facts)

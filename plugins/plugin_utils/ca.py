@@ -174,17 +174,13 @@ def open_key(folder: str, secret: Optional[bytes]) -> ec.EllipticCurvePrivateKey
             "the passphrase of its key",
             "Set ca_passphrase, ca_passphrase_file or ca_passphrase_env",
         )
+    check_key_file(folder)
     with open(path, "rb") as stream:
         data = stream.read()
     try:
         key = serialization.load_pem_private_key(data, secret)
     except TypeError:
-        raise Refusal(
-            "CA key %s" % path,
-            "it is not encrypted",
-            "a key encrypted with the passphrase",
-            "Encrypt it with `openssl pkcs8 -topk8`",
-        ) from None
+        raise _not_encrypted(path) from None
     except ValueError:
         raise Refusal(
             "CA key %s" % path,
@@ -204,6 +200,38 @@ def open_key(folder: str, secret: Optional[bytes]) -> ec.EllipticCurvePrivateKey
             "Restore both files from the same backup",
         )
     return key
+
+
+def check_key_file(folder: str) -> None:
+    """Look at the key without opening it: it is encrypted, and nobody else's to read.
+
+    :raises Refusal: when it is not; a CA whose key is elsewhere is fine
+    """
+    path = os.path.join(folder, "ca.key")
+    try:
+        with open(path, "rb") as stream:
+            first = stream.readline(200).strip()
+            mode = os.fstat(stream.fileno()).st_mode & 0o777
+    except FileNotFoundError:
+        return
+    if first != b"-----BEGIN ENCRYPTED PRIVATE KEY-----":
+        raise _not_encrypted(path)
+    if mode & 0o077:
+        raise Refusal(
+            "CA key %s" % path,
+            "that others may read it (mode %04o)" % mode,
+            "mode 0600",
+            "chmod 600 %s, and ask who has read it: a passphrase can be guessed" % path,
+        )
+
+
+def _not_encrypted(path: str) -> Refusal:
+    return Refusal(
+        "CA key %s" % path,
+        "it is not encrypted",
+        "a key encrypted with the passphrase",
+        "Encrypt it with `openssl pkcs8 -topk8`",
+    )
 
 
 def issue(

@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, as_refusal
-from ansible_collections.tether.fleet.plugins.plugin_utils import depot, lock, send
+from ansible_collections.tether.fleet.plugins.plugin_utils import answer, depot, lock, send
 
 DISPLAY = Display()
 
@@ -42,7 +42,7 @@ class ControllerAction(ActionBase):
             refusal = as_refusal(error)
             result.update(refusal.facts, failed=True, changed=False, msg=str(refusal))
         except send.FailedError as failed:
-            result.update(failed.result)
+            result.update(answer.cleaned(failed.result, failed=True))
         return dict(result)
 
     def act(self, arguments: Dict[str, Any], task_vars: Dict[str, Any]) -> Dict[str, Any]:

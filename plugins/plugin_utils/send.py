@@ -6,6 +6,9 @@ The host's module says what it needs and how much of it is there. A file of one 
 its bytes are taken by the same call that installs it. A longer one goes chunk by chunk, so that a
 run that was cut off goes on where it stopped, and the temporary folder never holds
 more than a chunk.
+
+A host may have been taken over, so its answer is a wish and no more: only the task's own files are
+sent, from where the host says it stands, and what is displayed of them is the task's own text.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterable, List, Mapping
 
 from ansible import constants
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.plugin_utils import answer
 from ansible_collections.tether.fleet.plugins.plugin_utils.fetch import Progress, Say
 
 CHUNK = 64 * 1024 * 1024
@@ -29,17 +33,26 @@ ROUNDS = 3
 Locate = Callable[[str, str], str]
 
 
+def offer(
+    entries: Iterable[Dict[str, Any]], title: Callable[[Dict[str, Any]], str]
+) -> Dict[str, str]:
+    """The files that a task asks a host to have: per digest a text for people."""
+    return {entry["sha256"]: title(entry) for entry in entries if entry.get("state") != "absent"}
+
+
 def run(
     action: ActionBase,
     module: str,
     arguments: Dict[str, Any],
     task_vars: Dict[str, Any],
+    offered: Mapping[str, str],
     locate: Locate,
     say: Say,
     chunk_size: int = CHUNK,
 ) -> Dict[str, Any]:
     """Run a host module; send what it asks for, and run it again.
 
+    :param offered: as ``offer``; nothing else is sent, whatever the host says
     :param locate: from digest and description to the depot's path; raises Refusal
     :return: the module's result, as it would be had all files been there
     """
@@ -56,20 +69,64 @@ def run(
         if result.get("failed") or action._task.check_mode or not result.get("needs"):
             break
         sender = _Sender(action, call, say, chunk_size)
-        for need in result["needs"]:
-            sender.send(need, locate(need["sha256"], need["what"]))
+        for digest, have in _wishes(result["needs"], offered).items():
+            sender.send(digest, have, offered[digest], locate(digest, offered[digest]))
         result = call({"deliver": {"chunks": sender.last, "only": False}})
     else:
         if result.get("needs") and not result.get("failed"):
             raise Refusal(
-                ", ".join(need["what"] for need in result["needs"]),
+                ", ".join(offered[digest] for digest in _wishes(result["needs"], offered)),
                 "them missing on the host, after they were sent",
                 "them to stay there until they are used",
                 "See whether another run or a clean-up removes files from the host's incoming "
                 "folder",
             )
     result.pop("needs", None)
-    return result
+    return answer.cleaned(result)
+
+
+def _wishes(needs: Any, offered: Mapping[str, str]) -> Dict[str, Any]:
+    """What a host says it needs: per digest what it says is there already.
+
+    :raises Refusal: for whatever the task did not ask that host to have
+    """
+    wishes: Dict[str, Any] = {}
+    for need in needs if isinstance(needs, list) else [needs]:
+        digest = need.get("sha256") if isinstance(need, dict) else None
+        if not isinstance(digest, str) or digest not in offered or digest in wishes:
+            raise _untrusted(
+                "files of this task",
+                "%s among what the host's answer needs" % _shown(need),
+                "nothing but files of this task, each once",
+            )
+        wishes[digest] = need.get("have")
+    return wishes
+
+
+def _place(have: Any, total: int, what: str) -> int:
+    """Where to go on in a file, by the host's word."""
+    if type(have) is not int or not 0 <= have <= total:
+        raise _untrusted(
+            what,
+            "%s bytes there by the host's answer" % _shown(have),
+            "a number from 0 to %d" % total,
+        )
+    return have
+
+
+def _untrusted(what: str, found: str, expected: str) -> Refusal:
+    return Refusal(
+        what,
+        found,
+        expected,
+        "Nothing more is sent to it. Look at that host: no module of this collection answers so, "
+        "and it may have been taken over",
+    )
+
+
+def _shown(said: Any) -> str:
+    """A part of a host's answer: short, and in characters that a terminal does nothing for."""
+    return ascii(said)[:200]
 
 
 class _Sender:
@@ -86,10 +143,10 @@ class _Sender:
         self.last: List[Dict[str, Any]] = []
         self.number = 0
 
-    def send(self, need: Dict[str, Any], path: str) -> None:
+    def send(self, digest: str, have: Any, what: str, path: str) -> None:
         total = os.path.getsize(path)
-        digest, offset = need["sha256"], need["have"]
-        progress = Progress(need["what"], total, self.say, offset)
+        offset = _place(have, total, what)
+        progress = Progress(what, total, self.say, offset)
         stalls = 0
         while offset < total:
             chunk = self._put(path, digest, offset, min(self.chunk_size, total - offset), total)
@@ -98,15 +155,17 @@ class _Sender:
             if offset + chunk["size"] >= total and waiting + chunk["size"] <= self.chunk_size:
                 self.last.append(chunk)
                 return
-            answer = self.call({"deliver": {"chunks": [chunk], "only": True}})
-            if answer.get("failed"):
-                raise FailedError(answer)
+            said = self.call({"deliver": {"chunks": [chunk], "only": True}})
+            if said.get("failed"):
+                raise FailedError(said)
+            there = said.get("have")
+            there = _place(there.get(digest) if isinstance(there, dict) else there, total, what)
             # Another run may have sent this chunk first; that is progress too.
-            stalls = 0 if answer["have"][digest] > offset else stalls + 1
-            offset = answer["have"][digest]
+            stalls = 0 if there > offset else stalls + 1
+            offset = there
             if stalls == ROUNDS:
                 raise Refusal(
-                    need["what"],
+                    what,
                     "%d bytes on the host, again and again" % offset,
                     "them to grow",
                     "See whether another run removes files from the host's incoming folder",

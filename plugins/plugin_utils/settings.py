@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 from collections import Counter
-from typing import Any, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterable, List, Mapping, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
 from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import Mistake, describe
@@ -18,8 +19,50 @@ CA_DIR = "fleet_ca_dir"
 PATHS = (CA_DIR, "fleet_depot_dir", LOCK, PASSPHRASE_FILE)
 
 # By who uses them: the cluster's pseudo host, or the machines.
-OF_CLUSTER = ("relay_image", "fleet_create_namespaces")
+NUMBERS = {"fleet_max_body_bytes": (1 << 20, 1 << 30), "relay_host_wait": (1, 600)}
+OF_CLUSTER = ("relay_image", "fleet_create_namespaces", *NUMBERS)
 OF_HOSTS = (PASSPHRASE, *PATHS)
+# All that begin with fleet_, to tell a misspelt one; docs/inventory.md describes each.
+FLEET = (
+    "fleet_name",
+    "fleet_models",
+    "fleet_address",
+    "fleet_cluster_networks",
+    "fleet_kubeconfig",
+    "fleet_kube_context",
+    "fleet_cluster_namespace",
+    "fleet_create_namespaces",
+    "fleet_max_body_bytes",
+    *OF_HOSTS,
+)
+# What the roles take from a user beside them, and begins like it.
+OTHERS = (
+    "firewall_foreign",
+    "firewall_ingress_sources",
+    "firewall_listeners",
+    "firewall_manage",
+    "firewall_open_ports",
+    "firewall_policy",
+    "ingress_grace_seconds",
+    "ingress_max_body_bytes",
+    "ingress_port",
+    "relay_ca_certificate",
+    "relay_ca_dir",
+    "relay_cluster_namespace",
+    "relay_context",
+    "relay_create_namespaces",
+    "relay_defer_failure",
+    "relay_host_wait",
+    "relay_image",
+    "relay_kubeconfig",
+    "relay_max_body_bytes",
+    "relay_prune",
+    "relay_wait_timeout",
+)
+_PREFIXES = ("fleet_", "firewall_", "ingress_", "relay_")
+# So alike that the one is more likely a slip of the other than a variable of the user's own.
+_ALIKE = 0.88
+
 # Those that may differ from host to host.
 PER_HOST = ("fleet_cluster_networks", "firewall_ingress_sources", "firewall_manage")
 
@@ -44,6 +87,7 @@ def check(
         for key, text in [
             ("relay_image", _image(settings.get("relay_image"))),
             ("fleet_create_namespaces", _boolean(settings.get("fleet_create_namespaces"))),
+            *((key, _number(settings.get(key), *limits)) for key, limits in NUMBERS.items()),
             (PASSPHRASE, _passphrase(settings, {key for _model, key in skip})),
             *((key, wrong_path(key, settings.get(key))) for key in PATHS),
         ]
@@ -59,6 +103,38 @@ def check(
             if (where, item) not in said and ("host %s" % host, _root(item[0])) not in skip:
                 said.add((where, item))
                 found.append(Mistake(where, *item))
+    return found
+
+
+def of_ansible(read: Callable[[str], Any]) -> List[Mistake]:
+    """What Ansible itself must be told.
+
+    Any module's answer may bring facts. As variables they come before the inventory's own: a host
+    that was taken over could name a kubeconfig with a command in it, which the controller runs.
+
+    :param read: Ansible's settings by their names
+    """
+    if not read("INJECT_FACTS_AS_VARS"):
+        return []
+    text = (
+        "is true in Ansible's settings; expected false: a host could set any variable of the run."
+        " Write inject_facts_as_vars = False under [defaults] in ansible.cfg, or set"
+        " ANSIBLE_INJECT_FACT_VARS=False; facts are in ansible_facts then"
+    )
+    return [Mistake(None, "inject_facts_as_vars", text)]
+
+
+def misspelt(names: Iterable[str]) -> List[Mistake]:
+    """Variables that look like one that is read and are none: they would be left unread.
+
+    :param names: of all variables
+    """
+    found = []
+    known = (*FLEET, *OTHERS)
+    for name in sorted({name for name in names if name.startswith(_PREFIXES)} - set(known)):
+        near = difflib.get_close_matches(name, known, 1, _ALIKE)
+        if near:
+            found.append(Mistake(None, name, "is not known; did you mean %s?" % near[0]))
     return found
 
 
@@ -86,6 +162,14 @@ def _boolean(value: Any) -> Optional[str]:
     if value is None or isinstance(value, bool):
         return None
     return "is %s; expected true or false, without quotes" % describe(value)
+
+
+def _number(value: Any, lowest: int, highest: int) -> Optional[str]:
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest:
+        return None
+    return "is %s; expected a whole number from %d to %d" % (describe(value), lowest, highest)
 
 
 def _passphrase(settings: Mapping[str, Any], unread: Iterable[str]) -> Optional[str]:

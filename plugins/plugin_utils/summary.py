@@ -56,6 +56,7 @@ class Run:
         self._inventory: List[Dict[str, Any]] = []
         # Model -> its entry in the validated plan; None until the inventory was found to be sound.
         self._plan: Optional[Dict[str, Dict[str, Any]]] = None
+        self._machines: Set[str] = set()
         # Messages that the models' own rows say already: a later task that ends the run for them
         # repeats them.
         self._told: Set[str] = set()
@@ -111,6 +112,7 @@ class Run:
             ),
             "inventory": {
                 "models": None if self._plan is None else len(self._plan),
+                "hosts": sorted(self._machines),
                 "failures": self._inventory,
             },
             "hosts": hosts,
@@ -139,10 +141,13 @@ class Run:
             for key, answer in result["models"].items():
                 self._model(key, result).probe = dict(answer)
         if noun != "validate":
-            getattr(self._host(host), where).extend(changes)
+            row = getattr(self._host(host), where)
+            # A step that was looked at first and then taken is one.
+            row.extend(step for step in changes if step not in row)
 
     def _read_plan(self, plan: Mapping[str, Any]) -> None:
         self._plan = {key: dict(entry) for key, entry in plan.get("models", {}).items()}
+        self._machines = set(plan.get("hosts", {}))
 
     def _outdate_answers(self) -> None:
         """Of all models: what is done once for all hosts is told of the first one alone."""

@@ -12,6 +12,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils.plan import printable
 from ansible_collections.tether.fleet.plugins.plugin_utils.summary import totals
 
 MIN_WIDTH, MAX_WIDTH = 80, 120
@@ -52,6 +53,8 @@ class _Row:
     changed: str
     url: str
     failures: Tuple[str, ...]
+    # Whether nothing of the failures may be left out: each line of a list of mistakes is one.
+    whole: bool = False
 
 
 def clamp(columns: int) -> int:
@@ -77,7 +80,8 @@ def draw(document: Mapping[str, Any], width: int) -> List[Line]:
         style = FAILED if row.failures else CHANGED if row.changed != "nothing" else PLAIN
         lines += [Line(text, style) for text in _cells(row, label, middle, beside)]
         for failure in row.failures:
-            lines += [Line("    " + text, FAILED) for text in excerpt(failure, width - 4)]
+            text = wrap(failure, width - 4) if row.whole else excerpt(failure, width - 4)
+            lines += [Line("    " + line, FAILED) for line in text]
     changes, bad = totals(document)
     lines.append(Line(_last(document, changes, bad), FAILED if not document["ok"] else PLAIN))
     return lines
@@ -98,26 +102,29 @@ def fold(changes: Sequence[Mapping[str, str]], limit: int = 2) -> str:
     return ", ".join(_phrase(verb, kind, names, limit) for (verb, kind), names in ordered)
 
 
-def excerpt(message: str, width: int) -> List[str]:
-    """A message in a few lines of at most ``width``: its beginning and its end."""
+def wrap(message: str, width: int) -> List[str]:
+    """A message in lines of at most ``width``."""
     lines: List[str] = []
     for line in message.splitlines():
         lines += textwrap.wrap(printable(line), width, break_on_hyphens=False)
-    if len(lines) <= _FIRST + _LAST:
+    return lines
+
+
+def excerpt(message: str, width: int) -> List[str]:
+    """A message in a few lines of at most ``width``: its beginning and its end."""
+    lines = wrap(message, width)
+    # One line in place of one would say less.
+    if len(lines) <= _FIRST + _LAST + 1:
         return lines
     left = len(lines) - _FIRST - _LAST
     return [*lines[:_FIRST], "[%d more lines above]" % left, *lines[-_LAST:]]
 
 
-def printable(text: str) -> str:
-    """Without what could move a terminal's cursor: messages quote what programs wrote."""
-    return "".join(each if each.isprintable() else " " for each in text)
-
-
 def _rows(document: Mapping[str, Any]) -> List[_Row]:
     rows = []
     if document["inventory"]["failures"]:
-        rows.append(_Row("inventory", "nothing", "", _messages(document["inventory"])))
+        failures = _messages(document["inventory"])
+        rows.append(_Row("inventory", "nothing", "", failures, whole=True))
     shared: Dict[Tuple[str, Tuple[str, ...]], List[str]] = {}
     for name, host in document["hosts"].items():
         shared.setdefault((_changed(host), _messages(host)), []).append(name)
@@ -192,13 +199,18 @@ def _nothing(document: Mapping[str, Any]) -> str:
 def _last(document: Mapping[str, Any], changes: int, bad: int) -> str:
     would = "would change" if document["check_mode"] else "changed"
     done = "%s%s" % (changes or "nothing", " things" if changes > 1 else " thing" * (changes == 1))
-    hosts, models = len(document["hosts"]), len(document["models"])
-    head = "%d host%s, %d model%s: %s %s" % (
-        hosts, "s" * (hosts != 1), models, "s" * (models != 1), done, would,
-    )  # fmt: skip
+    # Machines: the cluster has a row too, and is none.
+    rows = document["hosts"]
+    hosts = len(set(rows) & set(document["inventory"]["hosts"] or rows))
+    models = len(document["models"])
+    head = "%s %s" % (done, would)
+    if hosts or models:
+        counts = (hosts, "s" * (hosts != 1), models, "s" * (models != 1))
+        head = "%d host%s, %d model%s: %s" % (*counts, head)
+    head = head[0].upper() + head[1:]
     if bad:
-        rows = "1 row above needs" if bad == 1 else "%d rows above need" % bad
-        return "%s; %s attention." % (head, rows)
+        needy = "1 row above needs" if bad == 1 else "%d rows above need" % bad
+        return "%s; %s attention." % (head, needy)
     return "%s%s." % (head, ", nothing failed" if document["ok"] else "; the run failed")
 
 

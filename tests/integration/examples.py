@@ -127,6 +127,7 @@ def run(
             "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".ansible" / "collections"),
             "ANSIBLE_PIPELINING": "1",
+            "ANSIBLE_INJECT_FACT_VARS": "False",
             "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
             # Warnings and the like go elsewhere, so that the output is JSON.
             "ANSIBLE_DEPRECATION_WARNINGS": "0",

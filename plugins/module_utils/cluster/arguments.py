@@ -28,9 +28,19 @@ def start(spec: Dict[str, Any]) -> AnsibleK8SModule:
     """A module with kubernetes.core's authentication arguments and ours."""
     full = dict(AUTH_ARG_SPEC)
     full.update(spec)
-    return AnsibleK8SModule(
+    module = AnsibleK8SModule(
         module_class=AnsibleModule, argument_spec=full, supports_check_mode=True
     )
+    # kubernetes.core takes a whole kubeconfig too, and one may name a program, which is run here.
+    if not isinstance(module.params["kubeconfig"], (str, type(None))):
+        refusal = Refusal(
+            "kubeconfig",
+            "a mapping",
+            "the path of a file on the controller",
+            "Write it into a file that only you can read, and name that",
+        )
+        module.fail_json(msg=str(refusal))
+    return module
 
 
 def check_names(params: Dict[str, Any]) -> None:

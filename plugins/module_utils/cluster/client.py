@@ -15,7 +15,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import answers, labels, way_in
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    answers,
+    bounded,
+    labels,
+    way_in,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 if TYPE_CHECKING:
@@ -223,11 +228,15 @@ class Client:
         content: Optional[str] = None,
         accept: Optional[str] = None,
         timeout: Any = _TIMEOUT,
+        limit: Optional[int] = None,
     ) -> Tuple[int, str]:
         """A request by its path.
 
+        :param limit: bytes that the answer may have, where a host gives it and not the API server;
+            ``timeout`` then ends in seconds for all of the request
         :return: status and text, also for statuses that are errors
         :raises Refusal: when the API server cannot be reached
+        :raises bounded.TooLargeError: for an answer beyond ``limit``
         """
         self.counts[method] = self.counts.get(method, 0) + 1
         self.requests.append("%s %s" % (method, path))
@@ -236,11 +245,15 @@ class Client:
             params["header_params"]["Accept"] = accept
         if content:
             params["content_type"] = content
+        dynamic = self._dynamic
+        if limit is not None:
+            dynamic = bounded.bounded(dynamic, limit, timeout[1])
         try:
-            response = self._dynamic.request(
+            response = dynamic.request(
                 method, path, body=body, serialize=False, _request_timeout=timeout, **params
             )
-            self._note_time(dict(response.headers))
+            if limit is None:  # a host's clock is not the API server's
+                self._note_time(dict(response.headers))
             return int(response.status), response.data.decode("utf-8", "replace")
         except ApiException as error:
             return int(error.status or 0), _body(error)

@@ -9,11 +9,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import objects
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import bounded, objects
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 _EXCERPT = 400
+# A list of models and one token are a few KiB; a host that was taken over may send for ever.
+_LIMIT = 1024 * 1024
 # Enough to hide one slow model behind the others, few enough for an API server.
 _PARALLEL = 8
 
@@ -21,7 +23,10 @@ _PARALLEL = 8
 def ask(
     client: Client, namespace: str, service: str, port: int, path: str, body: Any, timeout: float
 ) -> Tuple[int, str]:
-    """One request. The proxy reaches a ready endpoint of the Service as a client pod would."""
+    """One request. The proxy reaches a ready endpoint of the Service as a client pod would.
+
+    :raises bounded.TooLargeError: when there is more of an answer than an engine gives
+    """
     where = "/api/v1/namespaces/%s/services/http:%s:%d/proxy%s" % (
         namespace,
         service,
@@ -37,17 +42,32 @@ def ask(
             content=None if body is None else "application/json",
             accept="application/json",
             timeout=(10, timeout),
+            limit=_LIMIT,
         )
     except Refusal as refusal:
         return 0, str(refusal)
 
 
+def _ask_and_judge(*question: Any) -> Tuple[int, str, Optional[str]]:
+    """``ask``, and what ``judge`` says of the answer."""
+    try:
+        status, text = ask(*question)
+    except bounded.TooLargeError as error:
+        return error.status, "", str(error)
+    return status, text, judge(status, text)
+
+
+def _parsed(text: str) -> Any:
+    """JSON, or None. A host may nest it deeper than Python can follow."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def judge(status: int, text: str) -> Optional[str]:
     """Why an answer is not what an engine answers, naming who gave it; None when it is. Pure."""
-    try:
-        data = json.loads(text)
-    except ValueError:
-        data = None
+    data = _parsed(text)
     if 200 <= status < 300:
         return None if isinstance(data, dict) else "status %d without JSON" % status
     if status == 0:
@@ -56,7 +76,7 @@ def judge(status: int, text: str) -> Optional[str]:
         return "the API server answered %d: %s" % (status, data.get("message"))
     error = data.get("error") if isinstance(data, dict) else None
     if isinstance(error, dict):
-        message = str(error.get("message"))
+        message = str(error.get("message"))[:_EXCERPT]
         giver = "the relay" if message.startswith("The relay") else "the host"
         return "%s answered %d: %s" % (giver, status, message)
     return "status %d: %s" % (status, text[:_EXCERPT])
@@ -91,8 +111,8 @@ def probe(
             }
         while True:
             start = time.monotonic()
-            status, text = ask(client, namespace, name, port, path, body, max(1.0, end - start))
-            reason = judge(status, text)
+            left = max(1.0, end - start)
+            status, text, reason = _ask_and_judge(client, namespace, name, port, path, body, left)
             # A token may take a while to reach a host or a relay; a refusal of the request itself
             # will not pass.
             passing = status in (0, 401, 403, 500, 502, 503, 504) and not _forbidden(status, text)
@@ -134,6 +154,6 @@ def _forbidden(status: int, text: str) -> bool:
 def first_model(text: str, default: str) -> str:
     """The first model's id in an answer to /v1/models: some engines insist on their own name."""
     try:
-        return str(json.loads(text)["data"][0]["id"])
-    except (ValueError, KeyError, IndexError, TypeError):
+        return str(_parsed(text)["data"][0]["id"])
+    except (KeyError, IndexError, TypeError, RecursionError):
         return default

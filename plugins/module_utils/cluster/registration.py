@@ -10,7 +10,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from typing import Any, Dict, List
+from collections import Counter
+from typing import Any, Dict, List, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     diff,
@@ -168,28 +169,42 @@ def _foreign(name: str, item: Dict[str, Any], fleet: str, place: str) -> Refusal
     )
 
 
-def check(records: List[Any], predicted: bool = False) -> None:
-    """Refuse records that have not the right form, all mistakes at once.
+def sort_out(
+    records: List[Any], predicted: bool = False
+) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    """The records that have the right form, and by host why others have not.
+
+    What a host says of itself is in its record, so one that lies must not cost the others.
 
     :param predicted: a check mode's record may lack its certificate: the key is not made yet
     """
-    wrong: List[str] = []
-    seen: Dict[str, int] = {}
+    times = Counter(_host_of(record, index) for index, record in enumerate(records))
+    good: List[Dict[str, Any]] = []
+    refused: Dict[str, str] = {}
     for index, record in enumerate(records):
-        name = str(record.get("host") or index) if isinstance(record, dict) else str(index)
+        name = _host_of(record, index)
         found = problems(record)
         if predicted and isinstance(record, dict) and record.get("certificates") == []:
             found = [text for text in found if not text.startswith("certificates")]
-        wrong += ["record %s: %s" % (name, text) for text in found]
-        seen[name] = seen.get(name, 0) + 1
-    wrong += ["record %s: given %d times" % item for item in seen.items() if item[1] > 1]
-    if wrong:
-        raise Refusal(
-            "registration",
-            "; ".join(wrong),
-            "records of schema %d" % SCHEMA,
-            "Correct what is named, or report it: records are made by the collection itself",
+        if times[name] > 1:
+            found.append("given %d times" % times[name])
+        if not found:
+            good.append(record)
+            continue
+        refused[name] = str(
+            Refusal(
+                "record of %s" % name,
+                "; ".join(found),
+                "a record of schema %d" % SCHEMA,
+                "Correct what is named, or find out why that host says so: records are made by the"
+                " collection itself",
+            )
         )
+    return good, refused
+
+
+def _host_of(record: Any, index: int) -> str:
+    return str(record.get("host") or index) if isinstance(record, dict) else str(index)
 
 
 def _is_address(value: Any) -> bool:

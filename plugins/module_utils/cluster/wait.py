@@ -184,7 +184,8 @@ def _explain(client: Client, pods: List[Dict[str, Any]], over: bool) -> Optional
         if lines:
             told += ". Its last lines: %s" % lines
         elif not hopeless(pod):
-            told += ". %s" % client.last_warning(place, name)
+            # In one line: else a tenant's event could pass for lines of the run's own.
+            told += ". %s" % " ".join(client.last_warning(place, name).split())
         return (told + remedy(reason)).rstrip(". ") + "."
     return None
 

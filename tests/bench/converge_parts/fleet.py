@@ -41,7 +41,8 @@ class Fleet:
                 playbook(),
                 inventories.plain(count, "role"),
                 ("--extra-vars", json.dumps(dict(role_settings))),
-                {"ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS)},
+                # Other collections may take facts for variables, as Ansible lets them by default.
+                {"ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_INJECT_FACT_VARS": "True"},
             ),
             "ordinary": Playbook("ordinary.yml", WAYS / "ordinary.yml", ordinary),
             "pyinfra": Pyinfra("pyinfra", ordinary),

@@ -15,6 +15,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ansible_collections.tether.fleet.plugins.plugin_utils import answer
+
 ROOT = Path(__file__).resolve().parents[4]
 ANSIBLE = Path(sys.executable).with_name("ansible-playbook")
 MODEL = b"GGUF" + os.urandom(5000)
@@ -222,3 +224,93 @@ def test_a_depot_says_what_it_fetched_beside_what_it_could_not(site: Site) -> No
         assert all("no readable file" in result["msg"] for result in results)
         assert [change["name"] for change in results[0]["changes"]] == ["prog 1.0 linux-x86_64"]
     assert not any(result["changed"] for result in site.play(tasks()))
+
+
+OTHER = b"GGUF of another namespace"
+OTHER_FILE = {"name": "other.gguf", "sha256": hashlib.sha256(OTHER).hexdigest()}
+
+
+def taken(site: Site, said: Dict[str, Any], task: Dict[str, Any]) -> Dict[str, Any]:
+    """A task on a host that was taken over: whatever it is to run, it gives the same answer."""
+    liar = site.base / ("liar-%d" % len(list(site.base.glob("liar-*"))))
+    liar.write_text("#!/bin/sh\ncat > /dev/null\ncat <<'END'\n%s\nEND\n" % json.dumps(said))
+    liar.chmod(0o755)
+    return dict(task, vars={"ansible_python_interpreter": str(liar)})
+
+
+@pytest.fixture
+def filled(site: Site) -> Site:
+    (site.base / "other.gguf").write_bytes(OTHER)
+    models = [dict(MODEL_FILE, source="model.gguf"), dict(OTHER_FILE, source="other.gguf")]
+    assert site.play([site.depot(models=models)])[0]["changed"]
+    return site
+
+
+def need(**keys: Any) -> Dict[str, Any]:
+    own = {"sha256": MODEL_FILE["sha256"], "size": len(MODEL), "have": 0, "what": "x"}
+    return dict(own, **keys)
+
+
+UNTRUE = [
+    ([need(sha256=OTHER_FILE["sha256"])], OTHER_FILE["sha256"]),
+    ([need(), need(sha256=OTHER_FILE["sha256"])], OTHER_FILE["sha256"]),
+    ([need(sha256="../../../etc/shadow")], "etc/shadow"),
+    ([need(sha256=["x"])], "'x'"),
+    ([need(), need()], MODEL_FILE["sha256"]),
+    (["\x1b[31mred"], "'\\x1b[31mred'"),
+    ("everything", "'everything'"),
+    ([need(have=-1)], "-1 bytes"),
+    ([need(have=len(MODEL) + 1)], "%d bytes" % (len(MODEL) + 1)),
+    ([need(have=True)], "True bytes"),
+    ([need(have="0")], "'0' bytes"),
+    ([need(have=None)], "None bytes"),
+]
+
+
+def test_a_host_gets_no_more_than_the_task_has_for_it(filled: Site) -> None:
+    said = [{"changed": False, "changes": [], "models": [], "needs": one} for one, _ in UNTRUE]
+    results = filled.play([taken(filled, one, filled.model_store("a")) for one in said])
+    for result, (_needs, found) in zip(results, UNTRUE, strict=True):
+        assert result["failed"]
+        assert found in result["msg"]
+        assert "it may have been taken over" in result["msg"]
+        assert "\x1b" not in result["msg"]
+    assert "chunk-" not in " ".join(map(str, (filled.base / "remote").rglob("*")))
+
+
+def test_of_an_artifact_too(filled: Site) -> None:
+    """And how far a chunk brought it is the host's word as well."""
+    said = {"changed": False, "needs": [need()], "have": {filled.digest: 10**9}}
+    foreign = taken(filled, said, filled.artifact())
+    assert "it may have been taken over" in filled.play([foreign])[0]["msg"]
+    said["needs"] = [need(sha256=filled.digest, what="\x1b[31mfake")]
+    done = filled.play([taken(filled, said, filled.artifact())])[0]
+    assert "prog 1.0: found 1000000000 bytes there by the host's answer" in done["msg"]
+    assert "fake" not in done["msg"]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_an_answer_is_no_order_to_the_controller(filled: Site, failed: bool) -> None:
+    said = {
+        "changed": True,
+        "changes": [],
+        "ansible_facts": {"fleet_kubeconfig": "/tmp/mine"},
+        "add_host": {"host_name": "mine", "groups": ["fleet_hosts"], "host_vars": {}},
+        "add_group": "mine",
+        "ansible_stats": {"data": {"x": 1}, "per_host": False, "aggregate": False},
+        "invocation": {"module_args": {}},
+        "_ansible_notify": ["mine"],
+    }
+    if failed:
+        said.update(failed="yes", msg="no", needs=[need()])
+    facts = {"ansible.builtin.debug": {"msg": "{{ fleet_kubeconfig | default('unset') }}"}}
+    done = filled.play([taken(filled, said, filled.model_store("a")), facts])
+    assert not set(said) & {*done[0]} - {"changed", "changes", "failed", "msg"}
+    assert done[0]["failed"] is failed
+    assert done[1]["msg"] == "unset"
+
+
+def test_a_call_that_failed_on_the_way_stays_failed() -> None:
+    said = {"failed": False, "msg": "no", "ansible_facts": {"x": 1}}
+    assert answer.cleaned(said, failed=True) == {"failed": True, "msg": "no"}
+    assert answer.cleaned({"failed": False, "msg": "well"}) == {"failed": False, "msg": "well"}

@@ -90,6 +90,7 @@ def play(folder, models, *options, **changes):
         ANSIBLE_COLLECTIONS_PATH=os.path.join(ROOT, ".ansible", "collections"),
         ANSIBLE_CALLBACK_RESULT_FORMAT="json",
         ANSIBLE_NOCOLOR="1",
+        ANSIBLE_INJECT_FACT_VARS="False",
         ANSIBLE_LOCAL_TEMP=str(folder / "tmp"),
     )
     done = subprocess.run(
@@ -145,14 +146,16 @@ def test_mistakes_in_the_fleets_variables_are_in_the_same_message(tmp_path):
         fleet_ca_dir="ca",
         fleet_lock_file="/nowhere/fleet.lock.yml",
         fleet_create_namespaces="{{ nothing }}",
+        fleet_kube_config="~/.kube/config",
         firewall_ingress_sources=["10.0.0.1/8"],
     )
     assert code != 0
     assert plans == {}
     for words in (
-        "The inventory has 6 mistakes; nothing was changed.",
+        "The inventory has 7 mistakes; nothing was changed.",
         "team-a/tiny: port: is",
         "fleet_ca_dir: is",
+        "fleet_kube_config: is not known; did you mean fleet_kubeconfig?",
         "fleet_lock_file: lock /nowhere/fleet.lock.yml",
         "fleet_create_namespaces: cannot be evaluated: 'nothing' is undefined",
         "fleet_ca_passphrase: cannot be evaluated: is all that it names defined",
@@ -160,6 +163,20 @@ def test_mistakes_in_the_fleets_variables_are_in_the_same_message(tmp_path):
     ):
         assert words in text, text
     assert "hidden" not in text
+
+
+def test_facts_of_hosts_must_not_be_variables(tmp_path, monkeypatch):
+    """Else a host that was taken over names the controller's kubeconfig, with a command in it."""
+    real = subprocess.run
+
+    def run(argv, env, **more):
+        return real(argv, env=dict(env, ANSIBLE_INJECT_FACT_VARS="True"), **more)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    code, text, plans = play(tmp_path, [MODEL])
+    assert code != 0
+    assert plans == {}
+    assert "inject_facts_as_vars: is true in Ansible's settings; expected false" in text
 
 
 def test_the_passphrase_is_never_shown(tmp_path):

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import os
+
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -136,6 +138,7 @@ def observed(text, **keys):
         "blockers": [],
         "file": text,
         "unit_file": firewall._UNIT_TEXT % {"nft": "/usr/sbin/nft", "file": firewall.FILE},
+        "open": [],
         "record": {"text": firewall._digest(text), "listing": firewall._digest("live\n")},
         "unit": {"UnitFileState": "enabled", "ActiveState": "active"},
     }
@@ -143,7 +146,15 @@ def observed(text, **keys):
     return seen
 
 
-NOTHING = {"listing": None, "file": None, "unit_file": None, "record": {}, "unit": {}, "nft": None}
+NOTHING = {
+    "listing": None,
+    "file": None,
+    "unit_file": None,
+    "open": [],
+    "record": {},
+    "unit": {},
+    "nft": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -163,6 +174,8 @@ NOTHING = {"listing": None, "file": None, "unit_file": None, "record": {}, "unit
         ({}, {"listing": None}, [("load", "inet tether")]),
         ({}, {"listing": "less\n"}, [("load", "inet tether")]),
         ({}, {"record": {}}, [("load", "inet tether")]),
+        # A unit that anybody may write is a way to root at the next boot.
+        ({}, {"open": [firewall.UNIT_FILE]}, [("update", firewall.UNIT_FILE)]),
         (
             {},
             {"unit": {"UnitFileState": "enabled", "ActiveState": "failed"}},
@@ -191,6 +204,23 @@ def test_plan(keys, seen, wanted):
     text = firewall.render(options(), SESSION, {})
     plan = firewall.plan(options(**keys), observed(text, **seen))
     assert [(step.action, step.name) for step in plan.steps] == wanted
+
+
+@pytest.mark.parametrize(("mode", "is_open"), [(0o600, False), (0o666, True), (0o644, True)])
+def test_a_file_that_is_open_to_others_is_seen(tmp_path, monkeypatch, mode, is_open):
+    path = tmp_path / "firewall.nft"
+    path.write_text("")
+    path.chmod(mode)
+    monkeypatch.setattr(firewall, "MODES", {str(path): 0o600})
+    real = firewall.os.lstat
+
+    def owned_by_root(name):
+        status = list(real(name))
+        status[4:6] = 0, 0  # whoever runs the tests
+        return os.stat_result(status)
+
+    monkeypatch.setattr(firewall.os, "lstat", owned_by_root)
+    assert firewall._is_open(str(path)) is is_open
 
 
 def test_accounts_that_an_earlier_task_will_make_do_not_stop_a_check():

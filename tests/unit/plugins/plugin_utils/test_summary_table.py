@@ -44,6 +44,7 @@ def document(
         "ok": not (mistakes or any(row["failures"] for row in rows)),
         "inventory": {
             "models": None if mistakes else len(models),
+            "hosts": [name for name in hosts if name != "cluster"],
             "failures": [{"task": "T", "message": text} for text in mistakes],
         },
         "hosts": hosts,
@@ -104,7 +105,7 @@ def test_the_table() -> None:
         "team-a/tiny    1 Service                                            http://tiny.team-a.svc",
         "team-b/lone    nothing                                              -",
         "    no relay is ready. Look at its pods.",
-        "3 hosts, 2 models: 9 things changed; 1 row above needs attention.",
+        "2 hosts, 2 models: 9 things changed; 1 row above needs attention.",
     ]
     assert [line.style for line in lines] == [
         "head", "changed", "plain", "changed", "failed", "failed", "failed",
@@ -177,6 +178,13 @@ def test_a_url_is_never_broken() -> None:
     url = "http://%s.team-a.svc:8080" % ("m" * 63)
     lines = [line.text for line in draw(document({}, {"team-a/" + "m" * 63: model(url)}), 80)]
     assert any(line.endswith(url) for line in lines) or any(url in line for line in lines)
+
+
+def test_no_mistake_of_an_inventory_is_left_out() -> None:
+    mistakes = "The inventory has 30 mistakes.\n" + "\n".join("  - %d" % n for n in range(30))
+    lines = [line.text.strip() for line in draw(document({}, {}, mistakes=[mistakes]), 80)]
+    assert [line for line in lines if line.startswith("- ")] == ["- %d" % n for n in range(30)]
+    assert lines[-1] == "Nothing changed; 1 row above needs attention."
 
 
 def test_of_a_long_message_the_beginning_and_the_end_are_shown() -> None:

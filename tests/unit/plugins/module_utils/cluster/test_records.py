@@ -97,13 +97,25 @@ def test_a_record_about_another_host_is_refused() -> None:
 
 
 def test_all_mistakes_are_said_at_once() -> None:
-    with pytest.raises(Refusal) as caught:
-        registration.check([record(port=0), record(address="")])
-    for text in ("port", "address", "given 2 times"):
-        assert text in str(caught.value)
-    registration.check([record(certificates=[])], predicted=True)
-    with pytest.raises(Refusal):
-        registration.check([record(certificates=[])])
+    good, refused = registration.sort_out([record(port=0, address="")])
+    assert good == []
+    for text in ("port", "address"):
+        assert text in refused["gpu1"]
+
+
+def test_a_host_that_lies_costs_no_other() -> None:
+    other = record(host="gpu2")
+    for lie in (record(certificates=["{{ x }}"]), record(engines=[["a"]]), record(schema=[1])):
+        assert registration.sort_out([lie, other])[0] == [other]
+    good, refused = registration.sort_out([record(), other, record()])
+    assert good == [other]
+    assert "given 2 times" in refused["gpu1"]
+
+
+def test_a_predicted_record_may_lack_its_certificate() -> None:
+    bare = record(certificates=[])
+    assert registration.sort_out([bare], predicted=True) == ([bare], {})
+    assert registration.sort_out([bare])[0] == []
 
 
 def test_new_tokens_are_tokens_and_differ() -> None:

@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -79,15 +80,22 @@ def test_http_over_a_unix_socket(serve, tmp_path):
     assert [item["pid"] for item in health.unix_listeners(path)] == [os.getpid()]
 
 
-def test_tls(serve, tmp_path):
+@pytest.fixture
+def tls(tmp_path):
+    """A server's context, and the path of its certificate."""
     key, cert = str(tmp_path / "key"), str(tmp_path / "cert")
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     argv += ["-nodes", "-keyout", key, "-out", cert, "-subj", "/CN=x"]
     argv += ["-addext", "subjectAltName=DNS:host.example"]
     subprocess.run(argv, check=True, capture_output=True)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
+    return context, cert
+
+
+def test_tls(serve, tls):
+    context, cert = tls
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     port = serve(server).server_port
     assert health.probe(wanted(port=port, tls=True)) == ""
@@ -113,6 +121,70 @@ def test_nobody_listens():
 def test_an_answer_that_never_comes():
     with socket.create_server(("127.0.0.1", 0)) as one:
         assert "did not answer" in health.probe(wanted(port=one.getsockname()[1]), timeout=0.2)
+
+
+DRIPS = {
+    "header": b"HTTP/1.1 200 OK\r\nX: ",
+    "continue": b"HTTP/1.1 100 Continue\r\nX: ",
+    "body": b"HTTP/1.1 200 OK\r\n\r\n",
+    "chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+}
+
+
+@pytest.fixture
+def drip():
+    """Answers with some bytes, then with one more now and then, for seconds on end."""
+    ended, threads = threading.Event(), []
+
+    def answer(one, start, context):
+        try:
+            conn, _address = one.accept()
+            with context.wrap_socket(conn, server_side=True) if context else conn as stream:
+                stream.recv(1000)
+                stream.sendall(start)
+                for _ in range(50):
+                    stream.sendall(b"1")
+                    if ended.wait(0.1):
+                        break
+        except OSError:
+            pass  # nobody listens any more
+
+    def begin(one, start, context=None):
+        threads.append(threading.Thread(target=answer, args=(one, start, context), daemon=True))
+        threads[-1].start()
+
+    yield begin
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("start", DRIPS.values(), ids=DRIPS)
+@pytest.mark.parametrize("way", ["unix", "tcp", "tls"])
+def test_a_byte_now_and_then(drip, tls, tmp_path, way, start):
+    """Each read is in time, and the whole is not."""
+    family = socket.AF_UNIX if way == "unix" else socket.AF_INET
+    with socket.socket(family) as one:
+        one.bind(str(tmp_path / "s") if way == "unix" else ("127.0.0.1", 0))
+        one.listen()
+        drip(one, start, tls[0] if way == "tls" else None)
+        if way == "unix":
+            where = {"unix": one.getsockname()}
+        else:
+            where = {"port": one.getsockname()[1], "tls": way == "tls"}
+        began = time.monotonic()
+        assert "did not answer within 1 s" in health.probe(wanted(**where), timeout=0.6)
+        assert time.monotonic() - began < 2
+
+
+def test_a_handshake_that_never_ends(drip):
+    """A record of TLS that comes a byte at a time."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        drip(one, b"\x16\x03\x03\x40\x00")
+        began = time.monotonic()
+        where = wanted(port=one.getsockname()[1], tls=True)
+        assert "did not answer" in health.probe(where, timeout=0.6)
+        assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize(
