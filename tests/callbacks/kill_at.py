@@ -40,7 +40,8 @@ class CallbackModule(CallbackBase):
         with open(os.environ["TETHER_TASKS"], "a", encoding="utf-8") as stream:
             stream.write(task.get_name() + "\n")
         wanted = os.environ.get("TETHER_KILL_AT") or "0"
-        self.here = self.number == int(wanted) if wanted.isdigit() else wanted in task.get_name()
+        own = task.get_name().rpartition(" : ")[2]
+        self.here = self.number == int(wanted) if wanted.isdigit() else wanted == own
         if self.here and not os.environ.get("TETHER_KILL_AFTER"):
             _end()
 

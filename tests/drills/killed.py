@@ -40,16 +40,15 @@ LONG = {
     "Run the ingress": (0.5, 1.0),
     "Serve every model at its Service": (1.0, 2.5, 6.0),
 }
-# Places of the short form: a part of the name of the task, and seconds into it (None: at its
-# start).
+# Places of the short form: the task's name, and seconds into it (None: at its start).
 SHORT = (
-    ("Fetch and verify", 0.5),
+    ("Fetch and verify what the fleet needs", 0.5),
     ("Make the accounts", 0.3),
     ("Install the pinned artifacts", 1.0),
     ("Give the host its certificate", 0.8),
     ("Run the engines", 0.7),
     ("Run the ingress", None),
-    ("Serve every model", 1.5),
+    ("Serve every model at its Service", 1.5),
 )
 WIPE = r"""
 for unit in $(ls /etc/systemd/system | grep '^tether-.*\.service$'); do
@@ -157,8 +156,9 @@ class Fleet:
 
 
 def place(names: list[str], part: str) -> int:
-    """The number of the first task whose name holds ``part``; 0 when there is none."""
-    return next((number for number, name in enumerate(names, 1) if part in name), 0)
+    """The number of the first task of that name, whatever its role; 0 when there is none."""
+    own = [name.rpartition(" : ")[2] for name in names]
+    return own.index(part) + 1 if part in own else 0
 
 
 def finish(fleet: Fleet, where: str) -> list[str]:
@@ -182,8 +182,8 @@ def short(fleet: Fleet) -> tuple[list[str], int]:
     return finish(fleet, "after all kills"), kills
 
 
-def long(fleet: Fleet) -> tuple[list[str], int]:
-    """Each place on a fleet of its own."""
+def long(fleet: Fleet, first: int) -> tuple[list[str], int]:
+    """Each place on a fleet of its own, from the ``first`` on."""
     fleet.wipe()
     status, output = fleet.run()
     if status:
@@ -192,6 +192,7 @@ def long(fleet: Fleet) -> tuple[list[str], int]:
     places: list[tuple[int, float | None]] = [(number, None) for number in range(2, len(names), 3)]
     for part, moments in LONG.items():
         places += [(place(names, part), moment) for moment in moments if place(names, part)]
+    places = places[first - 1 :]
     problems, kills = [], 0
     for number, after in places:
         where = f"task {number} ({names[number - 1]}), {after or 0} s in"
@@ -210,13 +211,16 @@ def long(fleet: Fleet) -> tuple[list[str], int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="a few places, for make test")
+    parser.add_argument(
+        "--first", type=int, default=1, help="go on at this place of the long form, for one cut off"
+    )
     options = parser.parse_args()
     began = time.monotonic()
     bed.bed("up", timeout=900)
     bed.run(str(ROOT / "tests/models/prepare.sh"), bed.NAME, sys.executable)
     with tempfile.TemporaryDirectory() as folder:
         fleet = Fleet(Path(folder))
-        problems, kills = (short if options.short else long)(fleet)
+        problems, kills = short(fleet) if options.short else long(fleet, options.first)
         if not fleet.sees_leftovers():
             problems.append("a leftover that was planted is not seen: the drill is blind")
         # Whatever uses the bed next has it as it was.
