@@ -41,7 +41,7 @@ demo: ## A whole fleet on this machine: hosts, cluster, models; then a chat thro
 	  { echo 'If these machines were used before: make demo-down, then make demo.' >&2; exit 1; }
 	@$(PY) tests/demo/show.py
 
-demo-down: ## The demo away again, every trace but the caches (make clean-cache)
+demo-down: ## The demo away again; .venv (make clean) and builds (make clean-cache) stay
 	$(DEMO) down
 
 test: venv ## Everything that checks the project; NAME=default runs one molecule scenario alone

@@ -165,8 +165,10 @@ def main() -> None:
     ask()
     ask_streamed()
     print(
-        f"\n{DIM}The model has random weights, so the words mean nothing. The way they took\n"
-        "is real: pod -> Service -> relay -> TLS -> ingress on the host -> llama-server." + PLAIN
+        f"\n{DIM}The model has random weights, so the words mean nothing, whatever is asked.\n"
+        "The way they took is real: pod -> Service -> relay -> TLS -> ingress on the host ->\n"
+        "llama-server. The machine `neighbour` serves nothing: tests play a stranger from it."
+        + PLAIN
     )
     print(NEXT)
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import subprocess
 
-from places import ROOT, environment
+from places import ANTSIBULL, ROOT, environment
 
 
 def run() -> int:
     # References to collections that this one depends on are checked too.
     return subprocess.run(
         [
-            "antsibull-docs", "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs",
+            *ANTSIBULL, "lint-collection-docs", "--plugin-docs", "--check-extra-docs-refs",
             "--validate-collection-refs", "dependent", ".",
         ],
         cwd=ROOT,

@@ -13,6 +13,8 @@ ROOT = HERE.parents[1]
 PAGES = ROOT / "docs"
 PLUGINS = ROOT / "plugins"
 AREAS = HERE / "areas.yml"
+# The program and its settings; without them it keeps a log in the home folder.
+ANTSIBULL = ("antsibull-docs", "--config-file", str(HERE / "antsibull.cfg"))
 SCHEMA = PLUGINS / "plugin_utils" / "inventory_schema.yml"
 PROGRAMS = Path(sys.executable).parent
 COLLECTIONS = ROOT / ".ansible" / "collections"

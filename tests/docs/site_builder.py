@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from places import HERE, PAGES, ROOT, environment
+from places import ANTSIBULL, HERE, PAGES, ROOT, environment
 
 COLLECTION = "tether.fleet"
 # The first pages, in the order in which they are read; the others follow by name.
@@ -27,7 +27,7 @@ def build(folder: Path) -> int:
     # antsibull-docs takes no folder into which others may write.
     source.mkdir(parents=True, mode=0o755)
     _call(
-        "antsibull-docs", "collection", "--use-current", "--fail-on-error",
+        *ANTSIBULL, "collection", "--use-current", "--fail-on-error",
         "--no-add-antsibull-docs-version", "--dest-dir", source, COLLECTION,
     )  # fmt: skip
     copy_pages(source)
@@ -35,7 +35,7 @@ def build(folder: Path) -> int:
         sys.executable, "-m", "sphinx", "--builder", "html", "--fail-on-warning", "--nitpicky",
         "--keep-going", "--quiet", "--conf-dir", HERE, source, folder / "html",
     )  # fmt: skip
-    print(f"{folder / 'html' / 'index.html'}")
+    print(f"The site is built; open its first page: {folder / 'html' / 'index.html'}")
     return 0
 
 

@@ -15,7 +15,9 @@ import yaml
 from places import PLUGINS, ROOT
 from splice import splice
 
+from ansible_collections.tether.fleet.plugins.module_utils import accounts, firewall
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels, lease
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
 from ansible_collections.tether.fleet.plugins.plugin_utils import inventory, names
 
 DOCS = ROOT / "docs"
@@ -55,7 +57,7 @@ def test_what_clients_see() -> None:
     relay = (PLUGINS / "module_utils/cluster/envoy.py").read_text()
     ingress = (PLUGINS / "plugin_utils/ingress_config.py").read_text()
     given = set(re.findall(r'"(The relay [^"]+\.)"', relay))
-    given |= set(re.findall(r"""import refuse \S+ \w+ (?:"\n\s*')?"([^"\n]+)\"""", ingress))
+    given |= set(re.findall(r"""import refuse \S+ \S+ (?:"\n\s*')?"([^"\n]+)\"""", ingress))
     assert len(given) >= 7
     section = TROUBLE.split("## What a client sees")[1].split("\n## ")[0]
     told = {words for words in CODE.findall(section) if words.endswith(".")}
@@ -107,7 +109,9 @@ def test_fleet_variables_are_all_there() -> None:
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in (".py", ".yml")
     )
-    read = set(re.findall(r"\bfleet_(?:ca|cluster|create|depot|kube|lock|name|models)\w*\b", code))
+    read = set(
+        re.findall(r"\bfleet_(?:ca|cluster|create|depot|kube|lock|max|name|models)\w*\b", code)
+    )
     # What a run or a module calls so itself, and never the inventory.
     own = {"fleet_ca", "fleet_cluster", "fleet_namespace", "fleet_namespaces"}
     assert read - own == {name for name in variables() if name.startswith("fleet_")}
@@ -144,6 +148,25 @@ def test_every_page_is_on_the_first_one() -> None:
     assert [name for name in sorted(names) if f"({name})" not in index] == [], (
         "pages of docs/ that docs/index.md does not link to: add a line with what each is for"
     )
+
+
+def test_removal_by_hand_leaves_nothing() -> None:
+    """Its script names every folder, table and account mark, and every kind of unit, there is."""
+    script = (DOCS / "remove.md").read_text().split("```sh\n")[1].split("```")[0]
+    baseline = yaml.safe_load((ROOT / "roles/baseline/vars/main.yml").read_text())
+    made = {item["path"] for item in baseline["__baseline_directories"]}
+    tops = {path for path in made if not any(path.startswith(f"{other}/") for other in made)}
+    removed = set(re.findall(r"^rm -rf (.+)$", script, re.MULTILINE)[0].split())
+    assert removed == tops | {base.RUNTIME_ROOT.rstrip("/")}
+    units = re.findall(r"^for unit in (.+); do$", script, re.MULTILINE)[0].split()
+    ingress = yaml.safe_load((ROOT / "roles/ingress/vars/main.yml").read_text())
+    assert set(units) == {
+        names.engine_unit("n", "m").replace("n.m", "*"),
+        f"{ingress['__ingress_daemon']['name']}.service",
+        firewall.UNIT,
+    }
+    assert "nft delete table inet tether\n" in script
+    assert f'$5 == "{accounts.COMMENT}"' in script
 
 
 def test_splice_refuses_a_page_without_its_part(tmp_path: Path) -> None:
