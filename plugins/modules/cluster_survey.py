@@ -55,6 +55,10 @@ options:
     description: As in M(tether.fleet.relay).
     type: int
     default: 33554432
+  drain_timeout:
+    description: As in M(tether.fleet.relay).
+    type: int
+    default: 120
   probe_timeout:
     description: Seconds within which a model has to answer.
     type: int
@@ -140,6 +144,7 @@ def main() -> None:
         prune={"type": "bool", "default": False},
         host_wait={"type": "int", "default": 30},
         max_body={"type": "int", "default": 33554432},
+        drain_timeout={"type": "int", "default": 120},
         probe_timeout={"type": "int", "default": 60},
     )
     module = arguments.start(spec)

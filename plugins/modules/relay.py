@@ -88,6 +88,14 @@ options:
       - Give the ingress the same value.
     type: int
     default: 33554432
+  drain_timeout:
+    description:
+      - How many seconds a pod that is to end may take to finish its running requests and streams.
+        It ends as soon as none runs any more, after ten seconds at the earliest.
+      - It is the pods' grace period. Kubernetes looks again at a namespace that is being deleted
+        only after about half of it, however soon the pods have ended.
+    type: int
+    default: 120
   wait:
     description:
       - Wait until all relays of each model run and reach a host.
@@ -198,6 +206,7 @@ def main() -> None:
         prune={"type": "bool", "default": False},
         host_wait={"type": "int", "default": 30},
         max_body={"type": "int", "default": 33554432},
+        drain_timeout={"type": "int", "default": 120},
         wait={"type": "bool", "default": True},
         wait_timeout={"type": "int", "default": 120},
     )

@@ -105,7 +105,7 @@ def _wishes(needs: Any, offered: Mapping[str, str]) -> Dict[str, Any]:
 
 def _place(have: Any, total: int, what: str) -> int:
     """Where to go on in a file, by the host's word."""
-    if type(have) is not int or not 0 <= have <= total:
+    if not isinstance(have, int) or isinstance(have, bool) or not 0 <= have <= total:
         raise _untrusted(
             what,
             "%s bytes there by the host's answer" % _shown(have),

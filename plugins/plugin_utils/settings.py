@@ -19,7 +19,11 @@ CA_DIR = "fleet_ca_dir"
 PATHS = (CA_DIR, "fleet_depot_dir", LOCK, PASSPHRASE_FILE)
 
 # By who uses them: the cluster's pseudo host, or the machines.
-NUMBERS = {"fleet_max_body_bytes": (1 << 20, 1 << 30), "relay_host_wait": (1, 600)}
+NUMBERS = {
+    "fleet_max_body_bytes": (1 << 20, 1 << 30),
+    "relay_host_wait": (1, 600),
+    "relay_drain_timeout": (20, 7200),
+}
 OF_CLUSTER = ("relay_image", "fleet_create_namespaces", *NUMBERS)
 OF_HOSTS = (PASSPHRASE, *PATHS)
 # All that begin with fleet_, to tell a misspelt one; docs/inventory.md describes each.
@@ -52,6 +56,7 @@ OTHERS = (
     "relay_context",
     "relay_create_namespaces",
     "relay_defer_failure",
+    "relay_drain_timeout",
     "relay_host_wait",
     "relay_image",
     "relay_kubeconfig",

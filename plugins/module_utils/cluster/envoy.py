@@ -65,10 +65,12 @@ class Limits:
 
     :ivar host_wait: seconds that it waits for a host to come back, about
     :ivar max_body: bytes of its body that are kept, so that another host can have it
+    :ivar drain_timeout: seconds that it may go on when its relay is to end
     """
 
     host_wait: int = 30
     max_body: int = 32 * 1024 * 1024
+    drain_timeout: int = 120
 
     @property
     def retries(self) -> int:

@@ -30,9 +30,6 @@ ENVOY_ARGUMENTS = [
     "config:error",
 ]
 
-# Seconds that a pod which ends may take to finish what runs.
-GRACE_SECONDS = 600
-
 
 @dataclass(frozen=True)
 class Model:
@@ -235,7 +232,7 @@ def deployment(
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    "terminationGracePeriodSeconds": GRACE_SECONDS,
+                    "terminationGracePeriodSeconds": model.limits.drain_timeout,
                     "securityContext": {
                         "runAsNonRoot": True,
                         "runAsUser": USER,

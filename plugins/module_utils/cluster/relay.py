@@ -107,7 +107,7 @@ def wishes(
         options,
         models=read_models(
             options["models"],
-            envoy.Limits(options["host_wait"], options["max_body"]),
+            envoy.Limits(options["host_wait"], options["max_body"], options["drain_timeout"]),
         ),
         predicted={record["host"]: record for record in predicted},
         ca=options["ca_certificate"],

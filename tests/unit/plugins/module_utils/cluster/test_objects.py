@@ -66,7 +66,7 @@ def test_a_pod_that_ends_is_drained_with_the_key_that_its_envoy_knows() -> None:
     assert hook["httpHeaders"] == [{"name": drain.HEADER, "value": KEY}]
     ports = {port["name"]: port["containerPort"] for port in pod["containers"][0]["ports"]}
     assert ports[hook["port"]] == drain.PORT
-    assert pod["terminationGracePeriodSeconds"] > 10 * drain.LEAST_SECONDS
+    assert pod["terminationGracePeriodSeconds"] == 120
     assert KEY in made["ConfigMap"]["data"]["lds.json"]
     assert drain.read_key(made["Deployment"]) == KEY
 
