@@ -68,7 +68,7 @@ molecule: venv ## The molecule scenarios; NAME=default runs one alone
 bench: venv ## Benchmarks; NAME=converge runs one alone
 	@$(RUN) bench
 
-drills: venv ## Long drills under load; NAME=rotate-token runs one alone
+drills: venv ## Long drills; NAME=killed runs one alone
 	@$(RUN) drills
 
 pages: venv ## The generated parts of docs/*.md, anew from the code
