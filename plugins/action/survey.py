@@ -133,7 +133,6 @@ class ActionModule(ControllerAction):
         if not result.get("unreachable"):
             keys = ("msg", "module_stderr", "module_stdout")
             self._explain("\n".join(str(result.get(key) or "") for key in keys))
-        result.pop("invocation", None)
         raise FailedError(result)
 
     def _explain(self, said: str) -> None:

@@ -191,6 +191,16 @@ def write_file(
         raise
 
 
+def is_roots(path: str, mode: int) -> bool:
+    """Whether there is a plain file of root's with this mode, for others to do no more with it."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    found = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+    return stat.S_ISREG(status.st_mode) and found == (mode, 0, 0)
+
+
 def _look(path: str) -> Optional[Dict[str, Any]]:
     try:
         status = os.lstat(path)

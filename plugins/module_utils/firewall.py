@@ -15,7 +15,6 @@ import ipaddress
 import json
 import os
 import pwd
-import stat
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils import (
@@ -124,7 +123,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "blockers": foreign_firewall.observe(program, desired["ingress_port"]),
         "file": _text(FILE),
         "unit_file": _text(UNIT_FILE),
-        "open": [path for path in MODES if _is_open(path)],
+        "open": [path for path, mode in MODES.items() if not files.is_roots(path, mode)],
         "record": record,
         "unit": systemctl.show([UNIT]).get(UNIT, {}),
     }
@@ -445,16 +444,6 @@ def _uid(name: str) -> Optional[int]:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-def _is_open(path: str) -> bool:
-    """Whether somebody else than root may do more with the file than it should allow."""
-    try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    own = stat.S_ISREG(status.st_mode) and (status.st_uid, status.st_gid) == (0, 0)
-    return not own or stat.S_IMODE(status.st_mode) != MODES[path]
 
 
 def _text(path: str) -> Optional[str]:

@@ -117,7 +117,9 @@ def main() -> None:
     module = arguments.start(spec)
     try:
         arguments.check_names(module.params)
-        records, refused = registration.sort_out(module.params["records"], module.check_mode)
+        # Only what is to be written has to have a form.
+        given = module.params["records"] if module.params["state"] == "present" else []
+        records, refused = registration.sort_out(given, module.check_mode)
         client = Client(module)
         desired = dict(module.params, records=records)
         outcome = converge(client, registration, desired, module.check_mode)

@@ -197,6 +197,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 def main() -> None:
     spec = dict(
         arguments.FLEET_ARG_SPEC,
+        **arguments.LIMITS_ARG_SPEC,
         image={"type": "str", "required": True},
         ca_certificate={"type": "str", "required": True},
         models={"type": "list", "elements": "dict", "required": True},
@@ -204,9 +205,6 @@ def main() -> None:
         predicted_records={"type": "list", "elements": "dict", "default": []},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},
-        host_wait={"type": "int", "default": 30},
-        max_body={"type": "int", "default": 33554432},
-        drain_timeout={"type": "int", "default": 120},
         wait={"type": "bool", "default": True},
         wait_timeout={"type": "int", "default": 120},
     )

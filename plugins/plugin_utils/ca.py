@@ -179,8 +179,6 @@ def open_key(folder: str, secret: Optional[bytes]) -> ec.EllipticCurvePrivateKey
         data = stream.read()
     try:
         key = serialization.load_pem_private_key(data, secret)
-    except TypeError:
-        raise _not_encrypted(path) from None
     except ValueError:
         raise Refusal(
             "CA key %s" % path,
@@ -215,7 +213,12 @@ def check_key_file(folder: str) -> None:
     except FileNotFoundError:
         return
     if first != b"-----BEGIN ENCRYPTED PRIVATE KEY-----":
-        raise _not_encrypted(path)
+        raise Refusal(
+            "CA key %s" % path,
+            "it is not encrypted",
+            "a key encrypted with the passphrase",
+            "Encrypt it with `openssl pkcs8 -topk8`",
+        )
     if mode & 0o077:
         raise Refusal(
             "CA key %s" % path,
@@ -223,15 +226,6 @@ def check_key_file(folder: str) -> None:
             "mode 0600",
             "chmod 600 %s, and ask who has read it: a passphrase can be guessed" % path,
         )
-
-
-def _not_encrypted(path: str) -> Refusal:
-    return Refusal(
-        "CA key %s" % path,
-        "it is not encrypted",
-        "a key encrypted with the passphrase",
-        "Encrypt it with `openssl pkcs8 -topk8`",
-    )
 
 
 def issue(

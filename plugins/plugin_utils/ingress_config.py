@@ -27,7 +27,6 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils import marks
 
-MARKER = marks.INGRESS_ERROR
 MIN_TOKEN = 32
 TOKEN_FILES = ("current", "next", "previous")
 
@@ -132,7 +131,7 @@ def _snippets() -> List[str]:
         "(refuse) {",
         "\theader -Server",
         "\theader Content-Type application/json",
-        "\theader %s {args[1]}" % MARKER,
+        "\theader %s {args[1]}" % marks.INGRESS_ERROR,
         "\trespond `%s` {args[0]}" % body,
         "}",
         "",
@@ -147,7 +146,7 @@ def _snippets() -> List[str]:
         "\theader_up -Via",
         # Ollama and others take only their own names, as a guard against DNS rebinding.
         "\theader_up Host localhost",
-        "\theader_down -%s" % MARKER,
+        "\theader_down -%s" % marks.INGRESS_ERROR,
         # What would steer the relay's own proxy is not an engine's to say.
         "\theader_down -X-Envoy-*",
         "\ttransport http {",

@@ -100,10 +100,13 @@ def fleet(tmp_path: pathlib.Path) -> Iterator[Fleet]:
         host.close()
 
 
-def pods() -> List[str]:
+def pods(ending: bool = False) -> List[str]:
+    """The relays' pods; those that are about to end too, if asked for."""
     items = json.loads(api.kubectl("get", "pods", "-n", "it-a", "-o", "json"))["items"]
     return sorted(
-        item["metadata"]["name"] for item in items if "deletionTimestamp" not in item["metadata"]
+        item["metadata"]["name"]
+        for item in items
+        if ending or "deletionTimestamp" not in item["metadata"]
     )
 
 
@@ -251,12 +254,7 @@ def test_pods_that_end_finish_their_streams(fleet: Fleet) -> None:
     eventually(lambda: len(pods()) == 2)
     events = json.loads(api.kubectl("get", "events", "-n", "it-a", "-o", "json"))["items"]
     assert [item["message"] for item in events if item["reason"] == "FailedPreStopHook"] == []
-    print("gone after", eventually(lambda: not set(old) & set(_all_pods())))
-
-
-def _all_pods() -> List[str]:
-    items = json.loads(api.kubectl("get", "pods", "-n", "it-a", "-o", "json"))["items"]
-    return [item["metadata"]["name"] for item in items]
+    print("gone after", eventually(lambda: not set(old) & set(pods(ending=True))))
 
 
 def test_an_image_that_is_not_there_fails_with_its_reason(fleet: Fleet) -> None:

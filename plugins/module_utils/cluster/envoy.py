@@ -81,6 +81,11 @@ class Limits:
         """Bytes that one Envoy may use: itself, and sixteen bodies of the largest size."""
         return 96 * 1024 * 1024 + 16 * self.max_body
 
+    @property
+    def memory(self) -> int:
+        """Bytes that the pod may use: a quarter above what Envoy allows itself."""
+        return self.max_heap * 5 // 4
+
 
 @dataclass(frozen=True)
 class Place:

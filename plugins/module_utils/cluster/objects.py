@@ -194,8 +194,7 @@ def deployment(
         "lifecycle": {"preStop": drain.pre_stop(drain_key)},
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi"},
-            # A quarter above what Envoy allows itself.
-            "limits": {"memory": "%dMi" % (model.limits.max_heap * 5 // 4 // 1024**2)},
+            "limits": {"memory": "%dMi" % (model.limits.memory // 1024**2)},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,

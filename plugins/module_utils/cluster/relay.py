@@ -274,8 +274,11 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             )
             continue
         verdict.dials = ["%s (%s port %d)" % (one.name, one.address, one.port) for one in hosts]
-        verdict.steps = _model_steps(model, hosts, token, desired, observed)
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
+        drain_key = drain.read_key(running) or secrets.token_hex(16)
+        verdict.steps = _model_steps(
+            replace(model, hosts=hosts), token, drain_key, desired, observed
+        )
         verdict.ready = running is not None and wait.unfinished(running) is None
     for name, models in sorted(new_namespaces.items()):
         item = objects.namespace(name, desired["fleet"])
@@ -445,16 +448,13 @@ def _token(namespace: str, desired: Dict[str, Any], observed: Dict[str, Any]) ->
 
 def _model_steps(
     model: objects.Model,
-    hosts: List[envoy.Host],
     token: str,
+    drain_key: str,
     desired: Dict[str, Any],
     observed: Dict[str, Any],
 ) -> List[Step]:
-    full = replace(model, hosts=hosts)
     steps: List[Step] = []
-    running = observed["ours"].get(("Deployment", model.namespace, labels.relay_name(model.name)))
-    key = drain.read_key(running) or secrets.token_hex(16)
-    for item in objects.model_objects(full, desired["fleet"], desired["image"], token, key):
+    for item in objects.model_objects(model, desired["fleet"], desired["image"], token, drain_key):
         live = observed["ours"].get(_key(item))
         if live is None:
             steps.append(step("create", item, None, model.key))

@@ -52,7 +52,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         path = os.path.join(UNIT_DIR, unit)
         item: Dict[str, Any] = dict(shown.get(unit, {}))
         item["text"] = _text(path)
-        item["mode_ok"] = _mode_ok(path)
+        item["mode_ok"] = files.is_roots(path, 0o644)
         item["masked"] = os.path.islink(path) and os.readlink(path) == "/dev/null"
         item["digest"] = _running_digest(item)
         item["record"] = _record(unit)
@@ -82,14 +82,6 @@ def _text(path: str) -> Optional[str]:
             return stream.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _mode_ok(path: str) -> bool:
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    return (status.st_mode & 0o777, status.st_uid, status.st_gid) == (0o644, 0, 0)
 
 
 def _running_digest(item: Dict[str, str]) -> Optional[str]:

@@ -7,7 +7,7 @@ import os
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.tether.fleet.plugins.module_utils import firewall
+from ansible_collections.tether.fleet.plugins.module_utils import files, firewall
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 SESSION = {"peer": "10.9.9.9", "port": 22}
@@ -211,16 +211,15 @@ def test_a_file_that_is_open_to_others_is_seen(tmp_path, monkeypatch, mode, is_o
     path = tmp_path / "firewall.nft"
     path.write_text("")
     path.chmod(mode)
-    monkeypatch.setattr(firewall, "MODES", {str(path): 0o600})
-    real = firewall.os.lstat
+    real = files.os.lstat
 
     def owned_by_root(name):
         status = list(real(name))
         status[4:6] = 0, 0  # whoever runs the tests
         return os.stat_result(status)
 
-    monkeypatch.setattr(firewall.os, "lstat", owned_by_root)
-    assert firewall._is_open(str(path)) is is_open
+    monkeypatch.setattr(files.os, "lstat", owned_by_root)
+    assert files.is_roots(str(path), 0o600) is not is_open
 
 
 def test_accounts_that_an_earlier_task_will_make_do_not_stop_a_check():
