@@ -15,7 +15,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from paths import BIN, BUILD, ROOT
 
 @dataclass
 class Result:
-    """What a part gave; ``note`` is for people."""
+    """What a part gave; ``note`` and ``failures`` (a line a failed test) are for people."""
 
     name: str
     passed: int = 0
@@ -37,6 +37,7 @@ class Result:
     skipped: int = 0
     seconds: float = 0.0
     note: str = ""
+    failures: list[str] = field(default_factory=list)
 
 
 def report_of(part: Part) -> Path:
@@ -54,11 +55,22 @@ def count(report: Path, status: int) -> Result:
             result.failed += bad
             result.skipped += skipped
             result.passed += int(suite.get("tests", 0)) - bad - skipped
+            result.failures += failures(suite)
     elif status == 0:
         result.passed = 1
     if status and not result.failed:
         result.failed = 1
     return result
+
+
+def failures(suite: ET.Element) -> list[str]:
+    """The failed tests of a suite, each with the first line of its message."""
+    lines = []
+    for case in suite.iter("testcase"):
+        for bad in [*case.iterfind("failure"), *case.iterfind("error")]:
+            message = (bad.get("message", "").strip().splitlines() or [""])[0]
+            lines.append(f"{case.get('classname')}::{case.get('name')}: {message[:200]}")
+    return lines
 
 
 def run(parts: list[Part], bed: Bed) -> Iterator[Result]:
@@ -133,8 +145,12 @@ def main(words: list[str]) -> int:
         results.append(Result("(bed up)", seconds=bed.seconds, note="beside the other parts"))
     print("\n" + table(results))
     print(f"{'all':24}{'':25}{time.monotonic() - started:9.1f}\n")
+    # Here as well as above: where only the end of a long output is kept, it says what to mend.
+    for each in results:
+        for line in each.failures:
+            print(f"FAILED {each.name}: {line}")
     passed, failed, skipped = (
-        sum(getattr(each, field) for each in results) for field in ("passed", "failed", "skipped")
+        sum(getattr(each, kind) for each in results) for kind in ("passed", "failed", "skipped")
     )
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if failed or not passed else 0

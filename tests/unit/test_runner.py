@@ -36,6 +36,14 @@ def part(runner: ModuleType, name: str, code: str, **options: object) -> object:
     return runner.Part(name, "", (PYTHON, "-c", code), **options)
 
 
+def ended(pid: str) -> bool:
+    """Whether a process is gone, or is dead and only waits for whoever inherited it."""
+    try:
+        return Path(f"/proc/{int(pid)}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def say(runner: ModuleType, monkeypatch: pytest.MonkeyPatch, parts: list[object]) -> int:
     monkeypatch.setattr(runner, "choose", lambda words: parts)
     return runner.main([])
@@ -95,6 +103,25 @@ def test_success(
     assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 0 failed"
 
 
+def test_failed_tests_are_named_at_the_end(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = (
+        "<testsuites><testsuite tests='3' failures='1' errors='1' skipped='0'>"
+        "<testcase classname='a.b' name='good'/>"
+        "<testcase classname='a.b' name='bad'><failure message='assert 1 == 2&#10;x'/></testcase>"
+        "<testcase classname='a.b' name='worse'><error message=''/></testcase>"
+        "</testsuite></testsuites>"
+    )
+    code = f"import pathlib, sys; pathlib.Path('suite.xml').write_text({suite!r}); sys.exit(1)"
+    assert say(runner, monkeypatch, [part(runner, "suite", code)]) == 1
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "FAILED suite: a.b::bad: assert 1 == 2",
+        "FAILED suite: a.b::worse: ",
+        "1 passed, 2 failed",
+    ]
+
+
 def test_nothing_run_is_no_success(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,14 +133,11 @@ def test_time_limit_ends_children_too(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What hangs is often a child of the program; left alive it would hold the bed."""
-    mark = tmp_path / "survived"
-    child = f"import time, pathlib; time.sleep(4); pathlib.Path({str(mark)!r}).touch()"
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    started = time.monotonic()
-    assert say(runner, monkeypatch, [part(runner, "hangs", code, limit=1)]) == 1
-    assert time.monotonic() - started < 4
-    time.sleep(max(0, 5 - (time.monotonic() - started)))
-    assert not mark.exists()
+    child = tmp_path / "child"
+    code = f"sleep 300 & echo $! > {child}; wait"
+    hangs = runner.Part("hangs", "", ("sh", "-c", code), limit=3)
+    assert say(runner, monkeypatch, [hangs]) == 1
+    assert ended(child.read_text())
 
 
 def test_a_part_that_needs_the_bed_fails_without_it(
@@ -144,11 +168,17 @@ def test_company(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Parts that bear company run at the same time, and the output of each stays in one piece."""
-    code = "import time; print('{0} begins', flush=True); time.sleep(1.5); print('{0} ends')"
-    parts = [part(runner, name, code.format(name), company=True) for name in ("one", "two")]
-    started = time.monotonic()
+    # Each waits for the other: one after the other they would never end.
+    code = (
+        "import pathlib, time; print('{0} begins', flush=True); pathlib.Path('{0}').touch()\n"
+        "while not pathlib.Path('{1}').exists(): time.sleep(0.01)\n"
+        "print('{0} ends')"
+    )
+    parts = [
+        part(runner, name, code.format(name, other), company=True, limit=60)
+        for name, other in (("one", "two"), ("two", "one"))
+    ]
     assert say(runner, monkeypatch, parts) == 0
-    assert time.monotonic() - started < 2.9
     out = capsys.readouterr().out
     assert "one begins\none ends\n" in out
     assert "two begins\ntwo ends\n" in out
@@ -158,13 +188,14 @@ def test_company(
 def test_interrupt_ends_what_runs(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    mark = tmp_path / "survived"
-    code = f"import time, pathlib; time.sleep(3); pathlib.Path({str(mark)!r}).touch()"
+    mark = tmp_path / "pid"
+    code = f"echo $$ > {mark}; exec sleep 300"
 
     def interrupt(each: object) -> None:
+        while not mark.exists() or not mark.read_text():
+            time.sleep(0.01)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner.lanes, "_look", interrupt)
-    assert say(runner, monkeypatch, [part(runner, "long", code)]) == 1
-    time.sleep(3.5)
-    assert not mark.exists()
+    assert say(runner, monkeypatch, [runner.Part("long", "", ("sh", "-c", code))]) == 1
+    assert ended(mark.read_text())

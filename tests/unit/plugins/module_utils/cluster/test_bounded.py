@@ -50,7 +50,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_GET  # noqa: N815 - its name there
 
     def _drip(self) -> None:
-        for _ in range(50):
+        for _ in range(600):
             self.wfile.write(b"x")
             if self.server.ended.wait(self.server.header_pause):
                 break
@@ -139,12 +139,10 @@ def test_a_packed_answer_stays_packed(engine: Engine, cluster: client.Client) ->
 
 @pytest.mark.parametrize("place", ["header", "body"])
 def test_a_byte_now_and_then(engine: Engine, cluster: client.Client, place: str) -> None:
-    """Each read is in time, and all of it is not."""
-    engine.parts, engine.pause = [b" "] * 50, 0.1
+    """Each read is in time, and all of it is not: a minute, at whose end the reason is another."""
+    engine.parts, engine.pause = [b" "] * 600, 0.1
     engine.header_pause = 0.1 if place == "header" else 0
-    began = time.monotonic()
     found = ask(cluster, timeout=1)
-    assert time.monotonic() - began < 3
     assert not found["ok"]
     assert "no answer in time" in found["reason"]
 
@@ -156,11 +154,9 @@ def test_nothing_is_done_at_a_hosts_word(
     engine: Engine, cluster: client.Client, status: int, headers: Dict[str, str]
 ) -> None:
     engine.status, engine.headers = status, headers
-    began = time.monotonic()
-    found = ask(cluster, timeout=1.5)
-    assert time.monotonic() - began < 5
+    found = ask(cluster, timeout=1)
     assert found["status"] == status
-    assert "/api/v1/secrets" not in engine.asked
+    assert len(engine.asked) == 1, "neither followed nor tried again"
 
 
 def test_a_hosts_clock_is_not_the_clusters(cluster: client.Client) -> None:

@@ -81,6 +81,7 @@ class Cluster:
         self.item, self.pods, self.following = item, pods, following
         self.forbidden, self.mended = forbidden, mended
         self.asked: List[str] = []
+        self.looks = 0
 
     def began(self) -> datetime.datetime:
         return BEGAN
@@ -89,6 +90,7 @@ class Cluster:
         return BEGAN
 
     def list(self, kind: str, selector: str) -> List[Dict[str, Any]]:
+        self.looks += 1
         assert selector.endswith("component=relay")
         return [self.item] if kind == "Deployment" else list(self.pods)
 
@@ -123,11 +125,10 @@ def run(cluster: Any, timeout: float = 0.3) -> Optional[str]:
 @pytest.mark.parametrize(("made", "asked"), [(BEFORE, ["delete tiny-relay-5d4f-59"]), (AFTER, [])])
 def test_a_pod_that_fails_in_this_run_is_final(made: str, asked: List[str]) -> None:
     cluster = Cluster(deployment(), [pod(made)], pod(AFTER))
-    began = time.monotonic()
     found = run(cluster, timeout=30)
     assert found is not None and "pod tiny-relay-5d4f-00: ErrImagePull" in found
     assert cluster.asked == asked
-    assert time.monotonic() - began < 5
+    assert cluster.looks < 10, "it does not wait to the end of its time"
 
 
 def test_a_mended_cause_is_tried_at_once() -> None:
@@ -193,9 +194,12 @@ def test_what_has_no_time_is_judged_as_it_is() -> None:
 def test_the_run_began_by_the_servers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     connected = SimpleNamespace(configuration=SimpleNamespace(host="https://x"))
     monkeypatch.setattr(client, "_connect", lambda _module: connected)
+    before = time.monotonic()
     one = client.Client(None)  # type: ignore[arg-type]
-    one._note_time({"date": "Thu, 01 Jan 2026 12:00:30 GMT"})
     time.sleep(0.05)
+    one._note_time({"date": "Thu, 01 Jan 2026 12:00:30 GMT"})
     stamp = datetime.datetime(2026, 1, 1, 12, 0, 30, tzinfo=datetime.UTC)
-    assert stamp - datetime.timedelta(seconds=2) <= one.began() <= stamp <= one.now()
+    # What went by between the two is not known here; a whole second is taken off besides.
+    passed = datetime.timedelta(seconds=time.monotonic() - before + 1)
+    assert stamp - passed <= one.began() < stamp <= one.now()
     assert one.began().microsecond == 0
