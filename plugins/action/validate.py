@@ -12,6 +12,8 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     catalogue,
+    depot,
+    doubts,
     inventory,
     lock,
     settings,
@@ -28,7 +30,14 @@ _OPTIONS = {
     "base_dir": {"type": "path"},
     "lock": {"type": "path"},
 }
+
 _HOST_KEYS = ("fleet_address", "ansible_host", *settings.PER_HOST)
+
+
+def _has(depot_dir: Optional[str]) -> Callable[[str, str], bool]:
+    """Whether the controller has a file, at its source or in the depot."""
+    folder = os.path.expanduser(depot_dir or depot.default_folder())
+    return lambda path, digest: any(map(os.path.exists, (path, depot.path_of(folder, digest))))
 
 
 class ActionModule(ActionBase):
@@ -54,9 +63,10 @@ class ActionModule(ActionBase):
         found += settings.misspelt(key for host in own.values() for key in host)
         try:
             given = self._settings(variables, groups, own, found)
+            hosts = self._hosts(variables, groups, own, found)
             plan = inventory.resolve(
                 self._value(args, "models", variables, "fleet_models", None),
-                self._hosts(variables, groups, own, found),
+                hosts,
                 groups,
                 catalogue.load(),
                 inventory.Fleet(
@@ -96,6 +106,14 @@ class ActionModule(ActionBase):
         except (catalogue.CatalogueError, MissingLibraryError, Refusal) as error:
             raise AnsibleActionFail(str(error)) from error
         result.update(changed=False, plan=plan)
+        told = doubts.doubts(
+            plan,
+            str(given["relay_image"]),
+            {host: item.get("fleet_cluster_networks") for host, item in hosts.items()},
+            _has(given.get("fleet_depot_dir")),
+        )
+        if told:
+            result["warnings"] = told
         return result
 
     def _pinned(

@@ -146,4 +146,13 @@ def _told(result: Any) -> Any:
     values = result._result
     if not summary.is_hidden(values):
         values = plain(values)
-    return result._host.get_name(), task.get_name(), action_of(task), values
+    host = summary.CONTROLLER if _is_done_once(task) else result._host.get_name()
+    return host, task.get_name(), action_of(task), values
+
+
+def _is_done_once(task: Any) -> bool:
+    """Whether it is the controller's work for all hosts; Ansible counts it as the first one's."""
+    role = str(task._role.get_name()) if task._role else ""
+    return bool(task.run_once) and any(
+        name.startswith(summary.COLLECTION) for name in (action_of(task), role)
+    )

@@ -106,6 +106,10 @@ orphans:
   returned: success
   type: list
   elements: str
+blocked:
+  description: By model, why it will not be served whatever is done on its hosts; warned of as well.
+  returned: success
+  type: dict
 records:
   description: The hosts' registration records, by host.
   returned: success
@@ -129,7 +133,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     survey,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, printable
 
 
 def main() -> None:
@@ -152,6 +156,9 @@ def main() -> None:
         arguments.check_names(module.params)
         client = Client(module)
         result = survey.survey(client, dict(module.params))
+        # Now, and not only after its hosts have been provisioned.
+        for key, reason in result["blocked"].items():
+            module.warn("%s will not be served: %s" % (key, printable(reason)))
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), **refusal.facts)
     module.exit_json(changed=False, requests=arguments.counts(client), **result)

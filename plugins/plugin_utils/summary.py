@@ -14,6 +14,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 COLLECTION = "tether.fleet."
 # Raised when a key of the document changes its meaning or goes away.
 SCHEMA = 1
+# The row of what is done once for all hosts. No host can have this name.
+CONTROLLER = "(controller)"
 HIDDEN = (
     "it failed, and its output is withheld because it may hold secrets (no_log). Look at what the "
     "task does, and at the logs of what it talks to."
@@ -94,7 +96,11 @@ class Run:
             of another one was rescued, unless it is one that was kept for later.
         """
         hosts = {
-            name: self._host_row(row, name in ended_badly) for name, row in self._hosts.items()
+            # What is done once, and fails, ends the run of all hosts.
+            name: self._host_row(
+                row, name in ended_badly or (name == CONTROLLER and bool(ended_badly))
+            )
+            for name, row in self._hosts.items()
         }
         lost = {name for name, row in hosts.items() if row["status"] == "unreachable"}
         for key in self._plan or {}:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import printable
-from ansible_collections.tether.fleet.plugins.plugin_utils.summary import totals
+from ansible_collections.tether.fleet.plugins.plugin_utils.summary import CONTROLLER, totals
 
 MIN_WIDTH, MAX_WIDTH = 80, 120
 # Styles of a line: the callback gives them colours.
@@ -199,9 +199,9 @@ def _nothing(document: Mapping[str, Any]) -> str:
 def _last(document: Mapping[str, Any], changes: int, bad: int) -> str:
     would = "would change" if document["check_mode"] else "changed"
     done = "%s%s" % (changes or "nothing", " things" if changes > 1 else " thing" * (changes == 1))
-    # Machines: the cluster has a row too, and is none.
-    rows = document["hosts"]
-    hosts = len(set(rows) & set(document["inventory"]["hosts"] or rows))
+    # Machines: the cluster and the controller have a row too, and are none.
+    rows = set(document["hosts"]) - {CONTROLLER}
+    hosts = len(rows & set(document["inventory"]["hosts"] or rows))
     models = len(document["models"])
     head = "%s %s" % (done, would)
     if hosts or models:

@@ -70,6 +70,7 @@ class Verdict:
     :ivar hosts: by host, ``accepted`` or why not
     :ivar dials: the accepted hosts with their addresses, for messages
     :ivar ready: whether all its relays ran when the cluster was read
+    :ivar blocked: whether it is refused whatever its hosts and their records say
     """
 
     state: str = "served"
@@ -78,6 +79,7 @@ class Verdict:
     steps: List[Step] = field(default_factory=list)
     dials: List[str] = field(default_factory=list)
     ready: bool = False
+    blocked: bool = False
 
     def result(self) -> Dict[str, Any]:
         return {
@@ -240,13 +242,9 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             findings[name] = {"uid": item["metadata"].get("uid", ""), "owner": owner}
             if remembered.get(name) != findings[name]:
                 first.append(_refusal_event(item, name, owner, model, desired["fleet"]))
-        if foreign:
-            verdict.state = "refused"
-            verdict.reason = "; ".join(
-                "%s %s/%s exists and is not this fleet's (%s). Remove or rename it, or rename the"
-                " model" % (*_key(item), ownership.describe_owner(item))
-                for item in foreign
-            )
+        blocked = _blocked(model, foreign, desired, observed)
+        if blocked:
+            verdict.state, verdict.reason, verdict.blocked = "refused", blocked, True
             continue
         try:
             hosts = _hosts(model, desired, observed, records, broken, predicted, verdict)
@@ -255,24 +253,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             verdict.state, verdict.reason = "refused", str(refusal)
             continue
         if model.namespace not in observed["namespaces"]:
-            if not desired["create_namespaces"]:
-                verdict.state = "refused"
-                verdict.reason = (
-                    "namespace %s does not exist. Create it, or set fleet_create_namespaces: true"
-                    % model.namespace
-                )
-                continue
             new_namespaces.setdefault(model.namespace, []).append(model.key)
-        elif model.namespace in observed["ending"]:
-            verdict.state = "refused"
-            verdict.reason = str(
-                Refusal(
-                    "namespace %s" % model.namespace,
-                    "it is being deleted, since %s" % observed["ending"][model.namespace],
-                    *answers.being_deleted(model.namespace),
-                )
-            )
-            continue
         verdict.dials = ["%s (%s port %d)" % (one.name, one.address, one.port) for one in hosts]
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
         drain_key = drain.read_key(running) or secrets.token_hex(16)
@@ -295,6 +276,35 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     result.facts["verdicts"] = verdicts
     result.facts["orphans"] = orphans
     return result
+
+
+def _blocked(
+    model: objects.Model,
+    foreign: List[Dict[str, Any]],
+    desired: Dict[str, Any],
+    observed: Dict[str, Any],
+) -> Optional[str]:
+    """Why a model cannot be served whatever its hosts say, or None."""
+    if foreign:
+        return "; ".join(
+            "%s %s/%s exists and is not this fleet's (%s). Remove or rename it, or rename the model"
+            % (*_key(item), ownership.describe_owner(item))
+            for item in foreign
+        )
+    if model.namespace not in observed["namespaces"] and not desired["create_namespaces"]:
+        return (
+            "namespace %s does not exist. Create it, or set fleet_create_namespaces: true"
+            % model.namespace
+        )
+    if model.namespace in observed["ending"]:
+        return str(
+            Refusal(
+                "namespace %s" % model.namespace,
+                "it is being deleted, since %s" % observed["ending"][model.namespace],
+                *answers.being_deleted(model.namespace),
+            )
+        )
+    return None
 
 
 def _key(item: Dict[str, Any]) -> Key:

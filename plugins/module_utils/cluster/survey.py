@@ -29,7 +29,8 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
 
     :param options: those of ``relay``, and ``namespaces`` and ``probe_timeout`` (seconds)
     :return: ``{"differs": why or "", "models": relay's verdicts, "orphans", "records": by host,
-        "tokens": {namespace: {"current": sha256}}}``
+        "tokens": {namespace: {"current": sha256}}, "blocked": by model, why it will not be
+        served whatever is done on its hosts}``
     """
     desired = relay.wishes(options, [], check_mode=False)
     observed = relay.observe(client, desired)
@@ -38,6 +39,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
         "orphans": [],
         "records": _records(desired, observed),
         "tokens": _digests(desired, observed),
+        "blocked": {},
     }
     try:
         relay.check_image(options["image"])
@@ -48,6 +50,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     verdicts = plan.facts["verdicts"]
     result["orphans"] = plan.facts["orphans"]
     result["models"] = {key: verdict.result() for key, verdict in verdicts.items()}
+    result["blocked"] = {key: one.reason for key, one in verdicts.items() if one.blocked}
     reasons = [step.words() for step in plan.steps]
     for key, verdict in verdicts.items():
         if relay.needs_attention(verdict.result()):

@@ -116,6 +116,16 @@ def test_predicted_done_and_nothing_more(folder: Path) -> None:
     assert not [path for path in folder.iterdir() if path.name.startswith(".summary")]
 
 
+def test_what_is_done_once_has_a_row_of_its_own(folder: Path) -> None:
+    good, bad = depot("model.gguf", run_once=True), depot("nowhere.gguf", "1" * 64, run_once=True)
+    done = play(folder, [good], "--limit", "gpu1")
+    assert done.table[1].split()[:3] == ["(controller)", "model", "m.gguf"]
+    assert done.table[-1] == "1 thing changed, nothing failed."
+    failed = play(folder, [bad], "--limit", "gpu1")
+    assert list(failed.document["hosts"]) == ["(controller)"]
+    assert "nowhere" in failed.document["hosts"]["(controller)"]["failures"][0]["message"]
+
+
 def test_failures_kept_raised_hidden_ignored_and_hosts_out_of_reach(folder: Path) -> None:
     secret = "echo %s; exit 1" % SECRET
     tasks = [

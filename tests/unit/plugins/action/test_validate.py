@@ -17,6 +17,7 @@ from ansible.vars.manager import VariableManager
 
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     catalogue,
+    doubts,
     inventory,
     lock,
     settings,
@@ -112,6 +113,10 @@ def test_every_host_of_a_later_play_has_the_plan(tmp_path):
     assert plan["versions"] == {name: pinned[name]["version"] for name in pinned}
     source = plan["models"]["team-a/tiny"]["files"][0]["source"]
     assert source == str(tmp_path / "models" / "tiny.gguf")
+    # Its form is right, and it was hardly meant so.
+    told = " ".join(text.split())
+    assert "Placeholders of an example are left in the inventory: relay_image, host gpu1" in told
+    assert "Files that are not on this controller: %s for model team-a/tiny." % source in told
 
 
 @pytest.mark.parametrize("limit", ["gpu2", "cluster"])
@@ -237,3 +242,9 @@ def test_the_example_inventory():
     assert plan["hosts"]["gpu3"]["address"] == "gpu3.example.org"
     digests = [item["sha256"] for item in plan["model_files"]]
     assert len(set(digests)) == 5
+    # All that its comments mark as a placeholder is asked about.
+    networks = {host: own[host]["fleet_cluster_networks"] for host in plan["hosts"]}
+    placeholders, files = doubts.doubts(plan, shared["relay_image"], networks, lambda *_file: False)
+    assert "relay_image, host gpu1: its address, fleet_cluster_networks" in placeholders
+    assert "sha256 and source of chat-8b-q4_k_m.gguf" in placeholders
+    assert "/srv/models/reasoner-14b-q4_k_m.gguf for model team-a/reasoner" in files

@@ -8,7 +8,12 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.plugin_utils.summary import HIDDEN, Run, url
+from ansible_collections.tether.fleet.plugins.plugin_utils.summary import (
+    CONTROLLER,
+    HIDDEN,
+    Run,
+    url,
+)
 
 FILE = {"action": "create", "kind": "file", "name": "/etc/tether/a"}
 RESTART = {"action": "restart", "kind": "process", "name": "tether-ingress.service"}
@@ -66,6 +71,18 @@ def test_a_step_that_was_looked_at_first_is_told_once() -> None:
     for _look in range(2):
         one.ok("gpu1", "Sign", FILES, {"changes": [FILE], "changed": True})
     assert one.finish(set())["hosts"]["gpu1"]["changes"] == [FILE]
+
+
+def test_what_is_done_once_is_no_hosts() -> None:
+    """It fails all hosts of the run, and is told once."""
+    one = run()
+    one.ok(CONTROLLER, "Token", "tether.fleet.token", {"changes": [LEASE]})
+    one.failed(CONTROLLER, "Fetch", "tether.fleet.depot", {"failed": True, "msg": "no such file"})
+    document = one.finish({"gpu1", "gpu2"})
+    assert list(document["hosts"]) == [CONTROLLER]
+    row = document["hosts"][CONTROLLER]
+    assert (row["status"], row["changes"], messages(row)) == ("failed", [LEASE], ["no such file"])
+    assert one.finish(set())["hosts"][CONTROLLER]["status"] == "ok"
 
 
 def test_a_loops_items_count_each() -> None:

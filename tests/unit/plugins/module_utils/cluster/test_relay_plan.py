@@ -262,6 +262,19 @@ def test_a_namespace_that_is_being_deleted_refuses_its_models_before_any_write()
     assert "kubectl get namespace team-a" in verdict.reason
 
 
+def test_a_missing_namespace_is_told_before_what_its_hosts_lack() -> None:
+    """A survey tells it before hosts are provisioned, when there are no records yet."""
+    models = [{"name": "tiny", "namespace": "team-a", "hosts": ["gpu9"]}]
+    wanted = desired(models=models, create_namespaces=False)
+    found = relay.plan(wanted, observed(namespaces={"f"}))
+    verdict = found.facts["verdicts"]["team-a/tiny"]
+    assert (verdict.state, verdict.blocked) == ("refused", True)
+    assert verdict.reason.startswith("namespace team-a does not exist.")
+    # What a host's registration mends does not block.
+    verdict = relay.plan(wanted, observed()).facts["verdicts"]["team-a/tiny"]
+    assert (verdict.state, verdict.blocked) == ("refused", False)
+
+
 def test_the_step_of_a_new_namespace_knows_whom_it_is_for() -> None:
     models = [
         {"name": name, "namespace": "team-a", "hosts": ["gpu1"]} for name in ("tiny", "small")
