@@ -16,8 +16,9 @@ description:
     them, else from the task. Of the passphrase only its presence is looked at.
   - Runs on the controller alone, before any host is touched. It needs the whole inventory, not the
     hosts of the play, so it gives the same plan under C(--limit).
-  - Warns of what has the right form and was hardly meant: placeholders of an example (addresses and
-    names kept for documents, a digest of one digit), and files that are not on the controller.
+  - Warns of what has the right form and was hardly meant, such as placeholders of an example
+    (addresses and names kept for documents, a digest of one digit) and files that are not on the
+    controller.
   - Values are taken as data. Nothing in them is evaluated beyond what Ansible itself does with the
     variables of an inventory.
 author: tether.fleet contributors (@tether-fleet)
