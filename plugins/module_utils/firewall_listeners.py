@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import sys
-from typing import Any, Dict, List, Optional, Set, Union
+from typing import Any, Dict, List, Optional, Set
 
+from ansible_collections.tether.fleet.plugins.module_utils import tcp_table
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import health
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # The ingress, and engines: of an earlier installation, or on a port that the inventory has changed.
 _OURS = ("tether-ingress.service", "tether-engine-")
-_LISTEN = "0A"
 
 
 def observe(known: Set[int]) -> List[Dict[str, Any]]:
@@ -25,42 +24,20 @@ def observe(known: Set[int]) -> List[Dict[str, Any]]:
 
     :param known: ports that stay open, which need no look
     """
-    ports: Set[int] = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            with open(table, encoding="ascii", errors="replace") as stream:
-                ports |= reachable(stream.read())
-        except OSError:
-            continue
+    ports = reachable(tcp_table.read())
     found = []
     for port in sorted(ports - known):
         for item in health.listeners(port):
-            address = decode(item["address"])
-            if not address.is_loopback:
-                found.append(dict(item, port=port, address=str(address)))
+            if not ipaddress.ip_address(item["address"]).is_loopback:
+                found.append(dict(item, port=port))
     return found
 
 
-def reachable(table: str) -> Set[int]:
-    """Ports in the text of a /proc/net/tcp table that listen on more than loopback."""
-    ports = set()
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 3 and fields[3] == _LISTEN:
-            address, _colon, port = fields[1].partition(":")
-            if not decode(address).is_loopback:
-                ports.add(int(port, 16))
-    return ports
-
-
-def decode(text: str) -> Union[ipaddress.IPv4Address, ipaddress.IPv6Address]:
-    """An address of /proc/net/tcp: words of 32 bits as this machine holds them, in hexadecimal."""
-    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
-    raw = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
-    if len(raw) == 4:
-        return ipaddress.IPv4Address(raw)
-    address = ipaddress.IPv6Address(raw)
-    return address.ipv4_mapped or address
+def reachable(sockets: List[tcp_table.Socket]) -> Set[int]:
+    """Ports that listen on more than loopback."""
+    return {
+        one.port for one in sockets if one.state == tcp_table.LISTEN and not one.address.is_loopback
+    }
 
 
 def kept(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> Set[int]:

@@ -110,6 +110,10 @@ blocked:
   description: By model, why it will not be served whatever is done on its hosts; warned of as well.
   returned: success
   type: dict
+draining:
+  description: Hosts that relays leave alone, with the time since when; warned of as well.
+  returned: success
+  type: dict
 records:
   description: The hosts' registration records, by host.
   returned: success
@@ -159,6 +163,11 @@ def main() -> None:
         # Now, and not only after its hosts have been provisioned.
         for key, reason in result["blocked"].items():
             module.warn("%s will not be served: %s" % (key, printable(reason)))
+        for host, since in result["draining"].items():
+            module.warn(
+                "host %s is draining since %s: relays send it nothing until undrain.yml is run"
+                % (host, printable(since))
+            )
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), **refusal.facts)
     module.exit_json(changed=False, requests=arguments.counts(client), **result)

@@ -22,8 +22,11 @@ options:
   state:
     description:
       - V(present) writes O(records); V(absent) removes the records of O(hosts).
+      - V(draining) notes in the records of O(hosts) since when they drain, V(serving) takes that
+        away. What relays do about it is M(tether.fleet.relay)'s, which has to run next. A host that
+        is registered anew goes on to drain.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, draining, serving]
     default: present
   records:
     description:
@@ -36,7 +39,7 @@ options:
     default: []
   hosts:
     description:
-      - Inventory names of the hosts whose records are removed.
+      - Inventory names of the hosts whose records are removed or marked.
     type: list
     elements: str
     default: []
@@ -76,6 +79,13 @@ EXAMPLES = r"""
     kubeconfig: ~/.kube/config
     state: absent
     hosts: [gpu2]
+
+- name: Note that a host drains
+  tether.fleet.registration:
+    fleet: demo
+    kubeconfig: ~/.kube/config
+    state: draining
+    hosts: [gpu1]
 """
 
 RETURN = r"""
@@ -110,7 +120,11 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 def main() -> None:
     spec = dict(
         arguments.FLEET_ARG_SPEC,
-        state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+        state={
+            "type": "str",
+            "choices": ["present", "absent", "draining", "serving"],
+            "default": "present",
+        },
         records={"type": "list", "elements": "dict", "default": []},
         hosts={"type": "list", "elements": "str", "default": []},
     )
@@ -130,10 +144,11 @@ def main() -> None:
         module.fail_json(msg=str(refusal), **refusal.facts)
     if result["refused"]:
         module.fail_json(
-            msg="%d of %d hosts could not be registered, the others are.\n%s"
+            msg="%d of %d hosts could not be %s, the others are.\n%s"
             % (
                 len(result["refused"]),
-                len(module.params["records"]),
+                len(given or module.params["hosts"]),
+                "registered" if given else "marked as " + module.params["state"],
                 "\n".join("%s: %s" % item for item in sorted(result["refused"].items())),
             ),
             **result,

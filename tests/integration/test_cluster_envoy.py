@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Dict, Iterator, List
 
 import pytest
@@ -335,6 +336,72 @@ def test_a_drain_finishes_what_runs_and_serves_whoever_still_comes(bench: Bench)
     assert len(streams[0].splitlines()) == 120
     hook.join(5)
     assert drained == [200]
+
+
+def let_go(ingress: Ingress) -> bool:
+    """Whether the relay has no connection to it any more."""
+    return all(connection.fileno() == -1 for connection in list(ingress.open))
+
+
+def test_a_host_that_drains_gets_nothing_new_and_ends_what_it_has(bench: Bench) -> None:
+    one, two = bench.leaf(), bench.leaf("127.0.0.2")
+    first, second = bench.ingress(one), bench.ingress(two, "127.0.0.2")
+    relay = bench.start(host(first, one))
+    relay.wait_ready()
+    streams: List[bytes] = []
+    stream = threading.Thread(target=lambda: streams.append(relay.ask("GET", "/stream/60").body))
+    stream.start()
+    time.sleep(0.5)
+    other = host(second, two, name="gpu2")
+    relay.write(bench.files(replace(host(first, one), draining=True), other))
+    time.sleep(2)
+    before = len(first.seen("POST"))
+    assert {relay.ask("POST", "/v1/x", b"{}").status for _ in range(50)} == {200}
+    assert len(first.seen("POST")) == before
+    assert not let_go(first)  # the stream
+    stream.join(30)
+    assert len(streams[0].splitlines()) == 120
+    time.sleep(1)
+    assert let_go(first)
+    relay.write(bench.files(host(first, one), other))
+    time.sleep(2)
+    assert {relay.ask("POST", "/v1/x", b"{}").status for _ in range(50)} == {200}
+    assert len(first.seen("POST")) > before
+
+
+def test_requests_wait_while_the_only_host_drains(bench: Bench) -> None:
+    leaf = bench.leaf()
+    ingress = bench.ingress(leaf)
+    bench.limits = envoy.DEFAULT_LIMITS
+    relay = bench.start(host(ingress, leaf))
+    relay.wait_ready()
+    relay.write(bench.files(replace(host(ingress, leaf), draining=True)))
+    relay.wait_ready(503)
+    assert let_go(ingress)
+    answers: List[int] = []
+    asking = [
+        threading.Thread(target=lambda: answers.append(relay.ask("POST", "/v1/x", b"{}").status))
+        for _ in range(10)
+    ]
+    for thread in asking:
+        thread.start()
+    time.sleep(4)
+    assert answers == []
+    assert ingress.seen("POST") == []
+    relay.write(bench.files(host(ingress, leaf)))
+    for thread in asking:
+        thread.join(30)
+    assert answers == [200] * 10
+
+
+def test_after_the_wait_a_drained_model_refuses(bench: Bench) -> None:
+    leaf = bench.leaf()
+    ingress = bench.ingress(leaf)
+    relay = bench.start(replace(host(ingress, leaf), draining=True))
+    refused = relay.ask("POST", "/v1/x", b"{}")
+    assert (refused.status, refused.headers["retry-after"]) == (503, "5")
+    assert "reached no host" in refused.json()["error"]["message"]
+    assert ingress.handshakes == 0
 
 
 @pytest.mark.parametrize("key", ["", "e" * 32, DRAIN_KEY + "d"])

@@ -111,8 +111,13 @@ def declared_models() -> list[dict[str, Any]]:
     return copy.deepcopy(models)
 
 
-def site(*arguments: str, record: str | None = None, **options: Any) -> Any:
+def site(*arguments: str, **options: Any) -> Any:
     """Run playbooks/site.yml on this scenario's inventory."""
+    return playbook("site", *arguments, **options)
+
+
+def playbook(name: str, *arguments: str, record: str | None = None, **options: Any) -> Any:
+    """Run a playbook of the collection on this scenario's inventory."""
     environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1")
     if record:
         environment.update(
@@ -123,7 +128,7 @@ def site(*arguments: str, record: str | None = None, **options: Any) -> Any:
     return subprocess.run(
         [
             str(Path(sys.executable).parent / "ansible-playbook"),
-            str(ROOT / "playbooks" / "site.yml"),
+            str(ROOT / "playbooks" / f"{name}.yml"),
             "-i",
             str(SCENARIO / "inventory"),
             *arguments,

@@ -57,6 +57,10 @@ def surplus(desired: Object, live: Object) -> Object:
             for key in reversed(path):
                 below = {key: below}
             patch.update(below)
+    notes = ("metadata", "annotations")
+    if labels.DRAINING in _at(live, notes) and labels.DRAINING not in _at(desired, notes):
+        # Anybody may have written it, and an apply removes only what is ours.
+        patch["metadata"] = {"annotations": {labels.DRAINING: None}}
     if _foreign_ports(desired, live):
         patch.setdefault("spec", {})["ports"] = desired["spec"]["ports"]
     return patch

@@ -51,12 +51,14 @@ class Host:
     :ivar address: IP address or DNS name, the one that the certificates carry
     :ivar port: the ingress port
     :ivar pins: the accepted leaves as PEM, one or, during a change, two; none: nothing matches
+    :ivar draining: it gets no new request; those that run there go on
     """
 
     name: str
     address: str
     port: int
     pins: Tuple[str, ...] = ()
+    draining: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,9 @@ class Place:
     admin_socket: str = drain.ADMIN_SOCKET
     least_drain: float = drain.LEAST_SECONDS
 
+
+# Port 1 of the pod itself, where nobody listens.
+_NOBODY = Host("nobody", "127.0.0.1", 1)
 
 DEFAULT_LIMITS = Limits()
 POD = Place()
@@ -282,6 +287,14 @@ def _overload(limits: Limits) -> Dict[str, Any]:
 
 
 def _load_assignment(hosts: List[Host]) -> Dict[str, Any]:
+    """Where requests may go.
+
+    A host that drains is left out rather than given Envoy's state DRAINING: with every other host
+    gone a panic would send to it all the same, and without a panic nothing would wait. When all
+    drain, an address takes their place that refuses at once: so requests wait as for hosts that are
+    down.
+    """
+    serving = [host for host in hosts if not host.draining] or [_NOBODY]
     return {
         "cluster_name": CLUSTER,
         "endpoints": [
@@ -294,7 +307,7 @@ def _load_assignment(hosts: List[Host]) -> Dict[str, Any]:
                         },
                         "metadata": {"filter_metadata": {_MATCH: {"host": host.name}}},
                     }
-                    for host in hosts
+                    for host in serving
                 ]
             }
         ],
@@ -320,6 +333,8 @@ def _cluster(
         "name": CLUSTER,
         "connect_timeout": "2s",
         "lb_policy": "LEAST_REQUEST",
+        # Else one that is left out would get requests as long as it passes its checks.
+        "ignore_health_on_host_removal": True,
         # 0 would answer 503 at once when no host is healthy; with 1 a request dials and waits
         # through its retries for a host that is about to come back.
         "common_lb_config": {"healthy_panic_threshold": {"value": 1}},

@@ -27,6 +27,9 @@ CONFIG_ANNOTATION = "tether.fleet/config"
 RETRY_ANNOTATION = "tether.fleet/retry"
 RETRY_MANAGER = MANAGER + "-retry"
 
+# On a host's record, with the time since when: relays send that host nothing new.
+DRAINING = "tether.fleet/draining"
+
 STATE_NAME = "state"
 LEASE_NAME = "tether-writer"
 

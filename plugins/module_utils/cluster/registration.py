@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Registration records: what the cluster side knows of hosts, and all that it knows.
 
-One ConfigMap a host in the fleet's namespace, key ``record.json``.
+One ConfigMap a host in the fleet's namespace, key ``record.json``. An annotation says since when
+relays have been told to leave the host alone, if so; registering it anew keeps that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ipaddress
 import json
 import re
 from collections import Counter
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     diff,
@@ -89,9 +90,20 @@ def parse(live: Dict[str, Any]) -> Dict[str, Any]:
     return result
 
 
-def record_object(record: Dict[str, Any], fleet: str, namespace: str) -> Dict[str, Any]:
-    """A record as a ConfigMap; equal records give equal texts."""
-    return {
+def draining_since(live: Optional[Dict[str, Any]]) -> str:
+    """Since when a record's host is draining; empty when it serves."""
+    notes = (live or {}).get("metadata", {}).get("annotations") or {}
+    return str(notes.get(labels.DRAINING) or "")
+
+
+def record_object(
+    record: Dict[str, Any], fleet: str, namespace: str, draining: str = ""
+) -> Dict[str, Any]:
+    """A record as a ConfigMap; equal records give equal texts.
+
+    :param draining: since when its host is draining, as ``draining_since`` gives it
+    """
+    item: Dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
@@ -101,6 +113,9 @@ def record_object(record: Dict[str, Any], fleet: str, namespace: str) -> Dict[st
         },
         "data": {KEY: json.dumps(record, indent=1, sort_keys=True) + "\n"},
     }
+    if draining:
+        item["metadata"]["annotations"] = {labels.DRAINING: draining}
+    return item
 
 
 def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
@@ -115,7 +130,8 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
             item = client.get("ConfigMap", name, place, metadata_only=True)
             if item is not None:
                 foreign[name] = item
-    return {"records": found, "foreign": foreign}
+    now = client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"records": found, "foreign": foreign, "now": now}
 
 
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
@@ -133,16 +149,46 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
                 result.steps.append(step("remove", None, live))
         result.facts["records"] = records
         return result
+    if desired["state"] != "present":
+        return _plan_marks(desired, observed, result)
     for record in sorted(desired["records"], key=lambda item: str(item.get("host"))):
         name = labels.record_name(record["host"])
         if name in observed["foreign"]:
             refused[record["host"]] = str(_foreign(name, observed["foreign"][name], fleet, place))
             continue
-        item = record_object(record, fleet, place)
         live = observed["records"].get(name)
+        item = record_object(record, fleet, place, draining_since(live))
         if live is None or diff.differs(item, live):
             result.steps.append(step("create" if live is None else "update", item, live))
         records[record["host"]] = record
+    result.facts["records"] = records
+    return result
+
+
+def _plan_marks(desired: Dict[str, Any], observed: Dict[str, Any], result: Plan) -> Plan:
+    """Hosts begin or end to drain; nothing else in their records changes."""
+    records: Dict[str, Any] = {}
+    for host in sorted(set(desired["hosts"])):
+        live = observed["records"].get(labels.record_name(host))
+        try:
+            if live is None:
+                raise Refusal(
+                    "host %s" % host,
+                    "no registration record of it in namespace %s" % desired["fleet_namespace"],
+                    "one, for no relay knows a host without",
+                    "Name a host that serves, or run site.yml for it first",
+                )
+            record = parse(live)
+        except Refusal as refusal:
+            result.facts["refused"][host] = str(refusal)
+            continue
+        since = ""
+        if desired["state"] == "draining":
+            since = draining_since(live) or observed["now"]
+        item = record_object(record, desired["fleet"], desired["fleet_namespace"], since)
+        if diff.differs(item, live):
+            result.steps.append(step("update", item, live))
+        records[host] = record
     result.facts["records"] = records
     return result
 

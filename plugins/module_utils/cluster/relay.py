@@ -12,7 +12,7 @@ import datetime
 import re
 import secrets
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     answers,
@@ -69,6 +69,7 @@ class Verdict:
     :ivar state: ``served``, ``waiting``, ``refused`` or, in check mode, ``planned``
     :ivar hosts: by host, ``accepted`` or why not
     :ivar dials: the accepted hosts with their addresses, for messages
+    :ivar draining: the accepted hosts that get no request now
     :ivar ready: whether all its relays ran when the cluster was read
     :ivar blocked: whether it is refused whatever its hosts and their records say
     """
@@ -78,6 +79,7 @@ class Verdict:
     hosts: Dict[str, str] = field(default_factory=dict)
     steps: List[Step] = field(default_factory=list)
     dials: List[str] = field(default_factory=list)
+    draining: List[str] = field(default_factory=list)
     ready: bool = False
     blocked: bool = False
 
@@ -87,6 +89,7 @@ class Verdict:
             # Events and logs in it are a tenant's own words.
             "reason": printable(self.reason),
             "hosts": {host: printable(verdict) for host, verdict in self.hosts.items()},
+            "draining": self.draining,
             "changes": [item.summary() for item in self.steps],
         }
 
@@ -233,6 +236,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     verdicts: Dict[str, Verdict] = {}
     new_namespaces: Dict[str, List[str]] = {}
     records, broken, predicted = read_records(desired, observed)
+    resting = draining(desired, observed)
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict()
         foreign = [observed["foreign"][key] for key in _keys(model) if key in observed["foreign"]]
@@ -254,6 +258,8 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             continue
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
+        hosts = [replace(one, draining=one.name in resting) for one in hosts]
+        verdict.draining = [one.name for one in hosts if one.draining]
         verdict.dials = ["%s (%s port %d)" % (one.name, one.address, one.port) for one in hosts]
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
         drain_key = drain.read_key(running) or secrets.token_hex(16)
@@ -339,19 +345,12 @@ def read_records(
     """Records by host, why those that cannot be read cannot be, and which are only predicted."""
     records: Dict[str, Dict[str, Any]] = {}
     broken: Dict[str, str] = {}
-    for (kind, place, name), item in sorted(observed["ours"].items()):
-        marks = item["metadata"].get("labels") or {}
-        if (
-            kind != "ConfigMap"
-            or place != desired["fleet_namespace"]
-            or marks.get(labels.RECORD) != "host"
-        ):
-            continue
+    for host, item in _host_items(desired, observed):
         try:
             record = registration.parse(item)
             records[record["host"]] = record
         except Refusal as refusal:
-            broken[name[len("host-") :]] = str(refusal)
+            broken[host] = str(refusal)
     predicted = {
         host for host, record in desired["predicted"].items() if records.get(host) != record
     }
@@ -359,6 +358,25 @@ def read_records(
         records[host] = desired["predicted"][host]
         broken.pop(host, None)
     return records, broken, predicted
+
+
+def draining(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, str]:
+    """The hosts that get no request now, and since when."""
+    found = {
+        host: registration.draining_since(item) for host, item in _host_items(desired, observed)
+    }
+    return {host: since for host, since in found.items() if since}
+
+
+def _host_items(
+    desired: Dict[str, Any], observed: Dict[str, Any]
+) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """The fleet's hosts, each with the ConfigMap that is its record."""
+    for (kind, place, name), item in sorted(observed["ours"].items()):
+        marks = item["metadata"].get("labels") or {}
+        if kind == "ConfigMap" and place == desired["fleet_namespace"]:
+            if marks.get(labels.RECORD) == "host":
+                yield name[len("host-") :], item
 
 
 def _hosts(

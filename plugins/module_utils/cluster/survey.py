@@ -30,7 +30,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     :param options: those of ``relay``, and ``namespaces`` and ``probe_timeout`` (seconds)
     :return: ``{"differs": why or "", "models": relay's verdicts, "orphans", "records": by host,
         "tokens": {namespace: {"current": sha256}}, "blocked": by model, why it will not be
-        served whatever is done on its hosts}``
+        served whatever is done on its hosts, "draining": by host, since when}``
     """
     desired = relay.wishes(options, [], check_mode=False)
     observed = relay.observe(client, desired)
@@ -40,6 +40,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
         "records": _records(desired, observed),
         "tokens": _digests(desired, observed),
         "blocked": {},
+        "draining": relay.draining(desired, observed),
     }
     try:
         relay.check_image(options["image"])
@@ -69,7 +70,8 @@ def _records(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, Any
     found: Dict[str, Any] = {}
     for host, record in relay.read_records(desired, observed)[0].items():
         live = observed["ours"][("ConfigMap", place, labels.record_name(host))]
-        if not diff.differs(registration.record_object(record, fleet, place), live):
+        since = registration.draining_since(live)
+        if not diff.differs(registration.record_object(record, fleet, place, since), live):
             found[host] = record
     return found
 

@@ -200,7 +200,9 @@ def _update(client: Client, item: Step, wanted: Dict[str, Any], live: Dict[str, 
                 )
             surplus = diff.surplus(wanted, live)
             if surplus:
-                surplus["metadata"] = {"resourceVersion": live["metadata"]["resourceVersion"]}
+                surplus.setdefault("metadata", {})["resourceVersion"] = live["metadata"][
+                    "resourceVersion"
+                ]
                 live = client.merge(item.kind, meta.get("namespace"), meta["name"], surplus)
             client.apply(body)
             return

@@ -13,7 +13,7 @@ import ssl
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
-_LISTEN = "0A"
+from ansible_collections.tether.fleet.plugins.module_utils import tcp_table
 
 
 class _Reader(io.RawIOBase):
@@ -161,11 +161,11 @@ def listeners(port: int) -> List[Dict[str, Any]]:
 
     A listener whose process cannot be seen has pid 0.
     """
-    inodes: Dict[str, str] = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for inode, address, number in _listening(_read(table)):
-            if number == port:
-                inodes[inode] = address
+    inodes = {
+        one.inode: str(one.address)
+        for one in tcp_table.read()
+        if one.state == tcp_table.LISTEN and one.port == port
+    }
     owners = _owners(set(inodes))
     result = []
     for inode, address in sorted(inodes.items()):
@@ -219,17 +219,6 @@ def in_words(found: List[Dict[str, Any]]) -> str:
         unit = " of unit %s" % item["unit"] if item["unit"] else ""
         words.append("process %d (%s)%s" % (item["pid"], item["name"] or "?", unit))
     return ", ".join(sorted(set(words)))
-
-
-def _listening(table: str) -> List[Tuple[str, str, int]]:
-    """``(inode, address in hex, port)`` of each listening line in a /proc/net/tcp table."""
-    found = []
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 9 and fields[3] == _LISTEN:
-            address, _colon, port = fields[1].partition(":")
-            found.append((fields[9], address, int(port, 16)))
-    return found
 
 
 def _owners(inodes: Set[str]) -> Dict[str, List[int]]:

@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from ansible_collections.tether.fleet.plugins.module_utils import firewall_listeners
+from ansible_collections.tether.fleet.plugins.module_utils import firewall_listeners, tcp_table
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 little = pytest.mark.skipif(sys.byteorder != "little", reason="the texts are a little endian's")
@@ -28,23 +28,6 @@ def listener(port, name="other", unit="other.service", pid=7, address="0.0.0.0")
 
 
 @little
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("00000000", "0.0.0.0"),
-        ("0100007F", "127.0.0.1"),
-        ("0101A8C0", "192.168.1.1"),
-        ("0" * 32, "::"),
-        ("00000000000000000000000001000000", "::1"),
-        ("0000000000000000FFFF00000100007F", "127.0.0.1"),
-        ("000080FE00000000FF005450B6AD1DFE", "fe80::5054:ff:fe1d:adb6"),
-    ],
-)
-def test_decode(text, address):
-    assert str(firewall_listeners.decode(text)) == address
-
-
-@little
 def test_reachable_is_what_listens_on_more_than_loopback():
     head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
     line = "   0: %s:%04X 00000000:0000 %s 00000000:00000000 00:00000000 00000000 0 0 1\n"
@@ -58,7 +41,7 @@ def test_reachable_is_what_listens_on_more_than_loopback():
             ("0101A8C0", 40000, "01"),
         ]
     )
-    assert firewall_listeners.reachable(table) == {9100, 2049}
+    assert firewall_listeners.reachable(tcp_table.parse(table)) == {9100, 2049}
 
 
 @pytest.mark.parametrize(

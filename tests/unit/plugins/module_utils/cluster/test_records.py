@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import registration, tokens
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    diff,
+    registration,
+    tokens,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -136,3 +140,56 @@ def test_what_is_no_token_is_refused_without_being_shown(data: Dict[str, str]) -
         tokens.read_token(live)
     assert "short" not in str(caught.value)
     assert "Secret f/token-a" in str(caught.value)
+
+
+def marks(state: str, *items: Dict[str, Any], hosts: Any = ("gpu1",)) -> Any:
+    options = {"fleet": "demo", "fleet_namespace": "f", "state": state, "hosts": list(hosts)}
+    live = {item["metadata"]["name"]: item for item in items}
+    return registration.plan(
+        {**options, "records": []}, {"records": live, "foreign": {}, "now": "2026-02-02T00:00:00Z"}
+    )
+
+
+def test_a_mark_changes_nothing_else_and_is_kept() -> None:
+    serving = registration.record_object(record(), "demo", "f")
+    (step,) = marks("draining", serving).steps
+    resting = step.data["object"]
+    assert resting["data"] == serving["data"]
+    assert registration.draining_since(resting) == "2026-02-02T00:00:00Z"
+    earlier = registration.record_object(record(), "demo", "f", "2026-01-01T00:00:00Z")
+    assert marks("draining", earlier).steps == []
+    assert marks("serving", serving).steps == []
+    (step,) = marks("serving", earlier).steps
+    assert step.data["object"] == serving
+
+
+def test_a_new_registration_keeps_the_mark() -> None:
+    earlier = registration.record_object(record(), "demo", "f", "2026-01-01T00:00:00Z")
+    options = {"fleet": "demo", "fleet_namespace": "f", "state": "present", "hosts": []}
+    for port in (9443, 9444):
+        plan = registration.plan(
+            {**options, "records": [record(port=port)]},
+            {"records": {"host-gpu1": earlier}, "foreign": {}, "now": ""},
+        )
+        assert len(plan.steps) == (port == 9444)
+        for step in plan.steps:
+            assert registration.draining_since(step.data["object"]) == "2026-01-01T00:00:00Z"
+
+
+def test_somebody_elses_mark_is_taken_away_too() -> None:
+    """kubectl annotate: an apply would leave it."""
+    noted = registration.record_object(record(), "demo", "f", "by hand")
+    noted["metadata"]["managedFields"] = [{"manager": "kubectl-annotate", "operation": "Update"}]
+    wanted = registration.record_object(record(), "demo", "f")
+    assert diff.differs(wanted, noted)
+    assert diff.surplus(wanted, noted) == {
+        "metadata": {"annotations": {"tether.fleet/draining": None}}
+    }
+
+
+def test_a_host_that_nobody_knows_cannot_drain() -> None:
+    broken = registration.record_object(record(host="gpu2", port=0), "demo", "f")
+    plan = marks("draining", broken, hosts=("gpu1", "gpu2"))
+    assert plan.steps == []
+    assert "host gpu1: found no registration record of it" in plan.facts["refused"]["gpu1"]
+    assert "port 0 is not a number" in plan.facts["refused"]["gpu2"]

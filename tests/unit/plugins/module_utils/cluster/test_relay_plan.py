@@ -298,3 +298,41 @@ def test_a_finding_that_nobody_was_told_of_is_not_remembered() -> None:
     item = state.without(state.state_object(findings, "demo", "f"), ["Service a/x"])
     assert state.refused(item) == {"Service a/y": findings["Service a/y"]}
     assert item["metadata"] == state.state_object({}, "demo", "f")["metadata"]
+
+
+def resting(host: str, since: str = "2026-01-01T00:00:00Z") -> Dict[str, Any]:
+    """The record of a host that drains."""
+    return registration.record_object(record(host=host), "demo", "f", since)
+
+
+def endpoints(plan: Any) -> List[str]:
+    """The hosts that the first model's relays send to."""
+    made = [step.data["object"] for step in plan.steps if step.kind == "ConfigMap"]
+    found = json.loads(made[0]["data"]["eds.json"])["resources"][0]["endpoints"][0]["lb_endpoints"]
+    return [one["endpoint"]["hostname"] for one in found]
+
+
+def test_a_host_that_drains_is_accepted_and_gets_nothing() -> None:
+    models = [{"name": "tiny", "namespace": "team-a", "hosts": ["gpu1", "gpu2"]}]
+    hosts = {name: {"address": "10.0.0.1", "port": 9443} for name in ("gpu1", "gpu2")}
+    wanted = desired(models=models, hosts=hosts)
+    before = relay.plan(
+        wanted, observed(registration.record_object(record(host="gpu2"), "demo", "f"))
+    )
+    seen = observed(resting("gpu2"))
+    plan = relay.plan(wanted, seen)
+    verdict = plan.facts["verdicts"]["team-a/tiny"].result()
+    assert verdict["hosts"] == {"gpu1": "accepted", "gpu2": "accepted"}
+    assert verdict["draining"] == ["gpu2"]
+    assert not relay.needs_attention(verdict)
+    assert endpoints(before) == ["gpu1", "gpu2"]
+    assert endpoints(plan) == ["gpu1"]
+    assert relay.draining(wanted, seen) == {"gpu2": "2026-01-01T00:00:00Z"}
+    # Its pins and its place in the policy stay.
+    made = [{one.kind: one.data["object"] for one in each.steps} for each in (before, plan)]
+    for kind in ("Secret", "NetworkPolicy"):
+        assert made[0][kind] == made[1][kind]
+
+
+def test_of_a_model_whose_hosts_all_drain_requests_wait() -> None:
+    assert endpoints(relay.plan(desired(), observed(resting("gpu1")))) == ["nobody"]

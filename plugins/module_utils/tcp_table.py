@@ -1,0 +1,65 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The TCP sockets of a Linux machine, as /proc/net/tcp and /proc/net/tcp6 list them (proc(5))."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from dataclasses import dataclass
+from typing import List, Union
+
+ESTABLISHED = "01"
+LISTEN = "0A"
+
+Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
+
+
+@dataclass(frozen=True)
+class Socket:
+    """One socket.
+
+    :ivar state: ``ESTABLISHED``, ``LISTEN`` or another of the kernel's two digits
+    :ivar peer: the other side's address; of a listening socket the unspecified one
+    :ivar inode: what a process's link to its socket names
+    """
+
+    state: str
+    address: Address
+    port: int
+    peer: Address
+    inode: str
+
+
+def read() -> List[Socket]:
+    """All that the kernel shows of this network namespace."""
+    found: List[Socket] = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii", errors="replace") as stream:
+                found += parse(stream.read())
+        except OSError:  # no IPv6 here
+            continue
+    return found
+
+
+def parse(text: str) -> List[Socket]:
+    """The sockets in a table's text; lines that are none are left out."""
+    found = []
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 9:
+            address, _colon, port = fields[1].partition(":")
+            peer = fields[2].partition(":")[0]
+            found.append(Socket(fields[3], decode(address), int(port, 16), decode(peer), fields[9]))
+    return found
+
+
+def decode(text: str) -> Address:
+    """An address there: words of 32 bits as this machine holds them, in hexadecimal."""
+    words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
+    raw = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+    if len(raw) == 4:
+        return ipaddress.IPv4Address(raw)
+    address = ipaddress.IPv6Address(raw)
+    return address.ipv4_mapped or address
