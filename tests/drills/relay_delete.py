@@ -1,0 +1,52 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Relay pods are deleted one after another under load: no request and no stream may be lost (N3).
+
+    python tests/drills/relay_delete.py [--rounds 4]
+
+It runs on the test bed `test` with the inventory of molecule/default (tests/run brings the bed up).
+For comparison: LLMKube 0.10.0 reports that it serves again 8 s after its relay was deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from drill_parts import fleet, report
+from drill_parts.load import Load
+
+bed = fleet.bed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=4, help="pods that are deleted")
+    parser.add_argument("--requests", type=int, default=1000, help="requests, at least")
+    options = parser.parse_args()
+    fleet.build()
+    wanted = len(fleet.relays())
+    fleet.wait_for_relays(wanted)
+    problems, gone = [], []
+    with Load(fleet.service(), fleet.MODEL) as load:
+        for number in range(options.rounds):
+            load.wait_for(options.requests // (2 * options.rounds))
+            name = fleet.relays()[number % wanted]["metadata"]["name"]
+            began = time.monotonic()
+            bed.kubectl("delete", "pod", name, "-n", fleet.NAMESPACE, "--wait=false")
+            fleet.wait_for_relays(wanted)
+            gone.append(round(time.monotonic() - began, 1))
+            print(f"{name} was replaced after {gone[-1]} s", flush=True)
+        load.wait_for(max(50, options.requests - load.outcome.total))
+    warnings = [
+        f"{item['reason']}: {item['message']}"
+        for item in bed.get("events", "-n", fleet.NAMESPACE)["items"]
+        if item["reason"] == "FailedPreStopHook"
+    ]
+    problems += sorted(set(warnings))
+    return report.finish("relay-delete", load.outcome, problems, deleted=len(gone), seconds=gone)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
