@@ -233,6 +233,47 @@ def test_changes_are_minimal_and_service_keeps_its_address() -> None:
     assert relay(model()).changes == []
 
 
+def test_a_host_drains_and_serves_again() -> None:
+    prepare(record(), record("gpu2"))
+    both = model(hosts=["gpu1", "gpu2"])
+    relay(both)
+
+    def mark(state: str, *hosts: str, check: bool = False) -> api.Result:
+        return api.run("registration", check=check, state=state, hosts=list(hosts))
+
+    def serving() -> List[str]:
+        text = (api.get("configmap", "tiny-relay", "it-a") or {})["data"]["eds.json"]
+        found = json.loads(text)["resources"][0]["endpoints"][0]["lb_endpoints"]
+        return [item["endpoint"]["hostname"] for item in found]
+
+    assert mark("draining", "gpu1", check=True).changes == ["update ConfigMap it-fleet/host-gpu1"]
+    assert mark("draining", "gpu1").changes == ["update ConfigMap it-fleet/host-gpu1"]
+    assert mark("draining", "gpu1").changes == []
+    told = relay(both)
+    assert told.changes == ["update ConfigMap it-a/tiny-relay"]
+    assert told["models"]["it-a/tiny"]["draining"] == ["gpu1"]
+    assert serving() == ["gpu2"]
+    # Registered anew, changed or not, it goes on to drain.
+    assert api.run("registration", records=[record()]).changes == []
+    changed = record(ingress={"version": "2.11.8"})
+    assert api.run("registration", records=[changed]).changes
+    assert relay(both).changes == []
+    # What somebody wrote by hand is taken away as well.
+    api.kubectl(
+        "annotate", "configmap", "host-gpu2", "-n", "it-fleet", "tether.fleet/draining=today"
+    )
+    relay(both)
+    assert serving() == ["nobody"]
+    assert len(mark("serving", "gpu1", "gpu2").changes) == 2
+    assert mark("serving", "gpu1", "gpu2").changes == []
+    assert relay(both).changes == ["update ConfigMap it-a/tiny-relay"]
+    assert serving() == ["gpu1", "gpu2"]
+    unknown = mark("draining", "gpu1", "gpu9")
+    assert unknown.failed
+    assert "1 of 2 hosts could not be marked as draining, the others are." in unknown["msg"]
+    assert unknown.changes == ["update ConfigMap it-fleet/host-gpu1"]
+
+
 def test_drift_is_mended_and_additions_of_others_stay() -> None:
     prepare()
     relay()
