@@ -153,6 +153,10 @@ models:
     hosts:
       description: For each host V(accepted), or why relays do not dial it.
       type: dict
+    draining:
+      description: The accepted hosts that get no request now.
+      type: list
+      elements: str
     changes:
       description: What was changed for this model.
       type: list

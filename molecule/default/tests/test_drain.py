@@ -79,13 +79,12 @@ def test_a_drained_host_can_be_stopped_without_anybody_noticing(undrained):
     assert ssh("gpu1", CONNECTED).stdout
 
 
-@pytest.mark.parametrize("name", ["drain", "undrain"])
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("name", "options", "told"),
     [
-        ((), "drain_hosts: found that it is not defined"),
-        (("-e", "drain_hosts=gpu1", "--limit", "gpu1"), "--limit: found that it leaves out"),
-        (("-e", "drain_hosts=gpu9"), 'drain_hosts: found "gpu9", which names none of the machines'),
+        ("drain", (), "drain_hosts: found that it is not defined"),
+        ("drain", ("-e", "drain_hosts=gpu1", "--limit", "gpu1"), "--limit: found that it leaves"),
+        ("undrain", ("-e", "drain_hosts=gpu9"), 'found "gpu9", which names none of the machines'),
     ],
 )
 def test_hosts_that_are_not_named_rightly(name, options, told):
