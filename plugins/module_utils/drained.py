@@ -25,8 +25,13 @@ def peers(sockets: List[tcp_table.Socket], port: int) -> List[str]:
     return sorted(
         str(one.peer)
         for one in sockets
-        if one.state == tcp_table.ESTABLISHED and one.port == port and not one.peer.is_loopback
+        if one.state == tcp_table.ESTABLISHED and one.port == port and not _is_own(one)
     )
+
+
+def _is_own(one: tcp_table.Socket) -> bool:
+    """Whether the machine has connected to itself."""
+    return one.peer.is_loopback or one.peer == one.address
 
 
 def wait(

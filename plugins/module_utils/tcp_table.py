@@ -47,11 +47,15 @@ def parse(text: str) -> List[Socket]:
     """The sockets in a table's text; lines that are none are left out."""
     found = []
     for line in text.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 9:
-            address, _colon, port = fields[1].partition(":")
-            peer = fields[2].partition(":")[0]
-            found.append(Socket(fields[3], decode(address), int(port, 16), decode(peer), fields[9]))
+        try:
+            _number, local, remote, state, _queues, _timer, _again, _uid, _wait, inode = (
+                line.split()[:10]
+            )
+            address, port = local.split(":")
+            peer, _port = remote.split(":")
+            found.append(Socket(state, decode(address), int(port, 16), decode(peer), inode))
+        except ValueError:
+            continue
     return found
 
 

@@ -164,9 +164,12 @@ def main() -> None:
         for key, reason in result["blocked"].items():
             module.warn("%s will not be served: %s" % (key, printable(reason)))
         for host, since in result["draining"].items():
+            end = "until undrain.yml is run"
+            if module.params["hosts"] and host not in module.params["hosts"]:
+                end = "and it is not in the inventory any more; docs/remove.md says what is left"
             module.warn(
-                "host %s is draining since %s: relays send it nothing until undrain.yml is run"
-                % (host, printable(since))
+                "host %s is draining since %s: relays send it nothing, %s"
+                % (host, printable(since), end)
             )
     except Refusal as refusal:
         module.fail_json(msg=str(refusal), **refusal.facts)

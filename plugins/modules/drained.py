@@ -43,7 +43,6 @@ EXAMPLES = r"""
 - name: Wait for the requests that run
   tether.fleet.drained:
     timeout: 60
-  become: true
 """
 
 RETURN = r"""

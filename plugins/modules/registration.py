@@ -22,9 +22,10 @@ options:
   state:
     description:
       - V(present) writes O(records); V(absent) removes the records of O(hosts).
-      - V(draining) notes in the records of O(hosts) since when they drain, V(serving) takes that
-        away. What relays do about it is M(tether.fleet.relay)'s, which has to run next. A host that
-        is registered anew goes on to drain.
+      - V(draining) notes in the records of O(hosts) since when they drain, and refuses all of them
+        when one has no record. V(serving) takes that away where it is. What relays do about it is
+        M(tether.fleet.relay)'s, which has to run next. A host that is registered anew goes on to
+        drain.
     type: str
     choices: [present, absent, draining, serving]
     default: present
@@ -144,11 +145,10 @@ def main() -> None:
         module.fail_json(msg=str(refusal), **refusal.facts)
     if result["refused"]:
         module.fail_json(
-            msg="%d of %d hosts could not be %s, the others are.\n%s"
+            msg="%d of %d hosts could not be registered, the others are.\n%s"
             % (
                 len(result["refused"]),
-                len(given or module.params["hosts"]),
-                "registered" if given else "marked as " + module.params["state"],
+                len(module.params["records"]),
                 "\n".join("%s: %s" % item for item in sorted(result["refused"].items())),
             ),
             **result,

@@ -145,7 +145,9 @@ models:
   type: dict
   contains:
     state:
-      description: V(served), V(waiting), V(refused) or, in check mode with changes, V(planned).
+      description:
+        - V(served), V(waiting), V(refused) or, in check mode with changes, V(planned).
+        - V(drained) while all of its hosts drain. Its relays are not waited for then.
       type: str
     reason:
       description: Why it is not served.
@@ -257,7 +259,7 @@ def run(module: Any) -> Dict[str, Any]:
 
 
 def settle(client: Client, module: Any, verdicts: Dict[str, Any], outcome: Outcome) -> None:
-    """Say of each model that is not refused whether its relays run, waiting where asked to."""
+    """Say of each model that is to be served whether its relays run, waiting where asked to."""
     if module.check_mode:
         for verdict in verdicts.values():
             if verdict.state == "served" and verdict.steps:

@@ -84,6 +84,7 @@ def _is_one_digit(digest: str) -> bool:
 
 def _is_nobodys(text: str) -> bool:
     """Whether an address, a network or a name is one for documents."""
+    text = text.lower().rstrip(".")
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:

@@ -142,7 +142,8 @@ class Run:
             # Nothing differs and every model answered: nobody asks them again in this run.
             for key, said in (result.get("models") or {}).items():
                 model = self._model(key, result)
-                model.relay, model.probe = dict(said), {"ok": True}
+                asked = said.get("state") != "drained"
+                model.relay, model.probe = dict(said), {"ok": True} if asked else {}
         elif noun == "relay_probe" and isinstance(result.get("models"), Mapping):
             for key, answer in result["models"].items():
                 self._model(key, result).probe = dict(answer)

@@ -270,8 +270,8 @@ def test_a_host_drains_and_serves_again() -> None:
     assert serving() == ["gpu1", "gpu2"]
     unknown = mark("draining", "gpu1", "gpu9")
     assert unknown.failed
-    assert "1 of 2 hosts could not be marked as draining, the others are." in unknown["msg"]
-    assert unknown.changes == ["update ConfigMap it-fleet/host-gpu1"]
+    assert "found no registration record of gpu9 in namespace it-fleet" in unknown["msg"]
+    assert mark("serving", "gpu1", "gpu9").changes == []
 
 
 def test_drift_is_mended_and_additions_of_others_stay() -> None:

@@ -83,8 +83,8 @@ def test_a_drained_host_can_be_stopped_without_anybody_noticing(undrained):
     ("name", "options", "told"),
     [
         ("drain", (), "drain_hosts: found that it is not defined"),
-        ("drain", ("-e", "drain_hosts=gpu1", "--limit", "gpu1"), "--limit: found that it leaves"),
-        ("undrain", ("-e", "drain_hosts=gpu9"), 'found "gpu9", which names none of the machines'),
+        ("drain", ("-e", "drain_hosts=gpu1", "--limit", "cluster"), "--limit: found cluster"),
+        ("undrain", ("-e", "drain_hosts=gpu1,gpu9"), "found gpu9, no machine of the fleet"),
     ],
 )
 def test_hosts_that_are_not_named_rightly(name, options, told):

@@ -58,7 +58,8 @@ def surplus(desired: Object, live: Object) -> Object:
                 below = {key: below}
             patch.update(below)
     notes = ("metadata", "annotations")
-    if labels.DRAINING in _at(live, notes) and labels.DRAINING not in _at(desired, notes):
+    is_host = _at(desired, ("metadata", "labels")).get(labels.RECORD) == "host"
+    if is_host and set(_at(live, notes)) - set(_at(desired, notes)) >= {labels.DRAINING}:
         # Anybody may have written it, and an apply removes only what is ours.
         patch["metadata"] = {"annotations": {labels.DRAINING: None}}
     if _foreign_ports(desired, live):

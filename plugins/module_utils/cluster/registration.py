@@ -93,7 +93,10 @@ def parse(live: Dict[str, Any]) -> Dict[str, Any]:
 def draining_since(live: Optional[Dict[str, Any]]) -> str:
     """Since when a record's host is draining; empty when it serves."""
     notes = (live or {}).get("metadata", {}).get("annotations") or {}
-    return str(notes.get(labels.DRAINING) or "")
+    if labels.DRAINING not in notes:
+        return ""
+    # Whoever writes it by hand may leave the time out.
+    return str(notes[labels.DRAINING] or "an unknown time")
 
 
 def record_object(
@@ -103,15 +106,22 @@ def record_object(
 
     :param draining: since when its host is draining, as ``draining_since`` gives it
     """
+    data = {KEY: json.dumps(record, indent=1, sort_keys=True) + "\n"}
+    return _object(labels.record_name(record["host"]), data, fleet, namespace, draining)
+
+
+def _object(
+    name: str, data: Dict[str, str], fleet: str, namespace: str, draining: str
+) -> Dict[str, Any]:
     item: Dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": labels.record_name(record["host"]),
+            "name": name,
             "namespace": namespace,
             "labels": labels.record_labels(fleet, "host"),
         },
-        "data": {KEY: json.dumps(record, indent=1, sort_keys=True) + "\n"},
+        "data": data,
     }
     if draining:
         item["metadata"]["annotations"] = {labels.DRAINING: draining}
@@ -166,30 +176,33 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
 
 
 def _plan_marks(desired: Dict[str, Any], observed: Dict[str, Any], result: Plan) -> Plan:
-    """Hosts begin or end to drain; nothing else in their records changes."""
-    records: Dict[str, Any] = {}
-    for host in sorted(set(desired["hosts"])):
-        live = observed["records"].get(labels.record_name(host))
-        try:
-            if live is None:
-                raise Refusal(
-                    "host %s" % host,
-                    "no registration record of it in namespace %s" % desired["fleet_namespace"],
-                    "one, for no relay knows a host without",
-                    "Name a host that serves, or run site.yml for it first",
-                )
-            record = parse(live)
-        except Refusal as refusal:
-            result.facts["refused"][host] = str(refusal)
-            continue
-        since = ""
-        if desired["state"] == "draining":
-            since = draining_since(live) or observed["now"]
-        item = record_object(record, desired["fleet"], desired["fleet_namespace"], since)
-        if diff.differs(item, live):
-            result.steps.append(step("update", item, live))
-        records[host] = record
-    result.facts["records"] = records
+    """Hosts begin or end to drain; nothing else in their records changes.
+
+    :raises Refusal: for all hosts together that are to drain and that no relay knows
+    """
+    fleet, place, begins = (
+        desired["fleet"],
+        desired["fleet_namespace"],
+        desired["state"] == "draining",
+    )
+    found = {host: observed["records"].get(labels.record_name(host)) for host in desired["hosts"]}
+    unknown = sorted(host for host, live in found.items() if live is None)
+    if unknown and begins:
+        raise Refusal(
+            "hosts to drain",
+            "no registration record of %s in namespace %s" % (", ".join(unknown), place),
+            "one of each, for no relay knows a host without",
+            "Leave those out, or run site.yml for them first",
+        )
+    for _host, live in sorted(found.items()):
+        # One that never was registered serves as little as before.
+        if live is not None:
+            since = (draining_since(live) or observed["now"]) if begins else ""
+            name, data = live["metadata"]["name"], live.get("data") or {}
+            item = _object(name, data, fleet, place, since)
+            if diff.differs(item, live):
+                result.steps.append(step("update", item, live))
+    result.facts["records"] = {}
     return result
 
 

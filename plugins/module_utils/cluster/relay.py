@@ -66,7 +66,7 @@ _PREDICTED_TOKEN = "predicted"  # noqa: S105
 class Verdict:
     """What became of one model.
 
-    :ivar state: ``served``, ``waiting``, ``refused`` or, in check mode, ``planned``
+    :ivar state: ``served``, ``waiting``, ``refused``, ``drained`` or, in check mode, ``planned``
     :ivar hosts: by host, ``accepted`` or why not
     :ivar dials: the accepted hosts with their addresses, for messages
     :ivar draining: the accepted hosts that get no request now
@@ -260,7 +260,15 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
         hosts = [replace(one, draining=one.name in resting) for one in hosts]
         verdict.draining = [one.name for one in hosts if one.draining]
-        verdict.dials = ["%s (%s port %d)" % (one.name, one.address, one.port) for one in hosts]
+        verdict.dials = [
+            "%s (%s port %d)" % (one.name, one.address, one.port)
+            for one in hosts
+            if not one.draining
+        ]
+        if not verdict.dials:
+            # Its relays are not ready after a while, and need not be.
+            verdict.state = "drained"
+            verdict.reason = "all of its hosts drain (%s)" % ", ".join(verdict.draining)
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
         drain_key = drain.read_key(running) or secrets.token_hex(16)
         verdict.steps = _model_steps(

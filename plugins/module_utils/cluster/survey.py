@@ -56,10 +56,11 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     for key, verdict in verdicts.items():
         if relay.needs_attention(verdict.result()):
             reasons.append("%s: %s" % (key, verdict.reason or "not all of its hosts may serve it"))
-        elif not verdict.ready:
+        elif not verdict.ready and verdict.state != "drained":
             reasons.append("%s: not all of its relays are ready" % key)
     if not reasons:
-        answers = probe.probe_all(client, desired["models"], options["probe_timeout"])
+        asked = [model for model in desired["models"] if verdicts[model.key].state != "drained"]
+        answers = probe.probe_all(client, asked, options["probe_timeout"])
         reasons = ["%s: %s" % (key, one["reason"]) for key, one in answers.items() if not one["ok"]]
     return dict(result, differs="; ".join(reasons))
 

@@ -44,6 +44,7 @@ def wait(connected: Callable[[float], List[tcp_table.Socket]], timeout: float) -
         (sock("fd00::9"), True),
         (sock("127.0.0.1"), False),
         (sock("::1"), False),
+        (sock("10.0.0.1"), False),  # the machine's own address
         (sock(port=22), False),
         (sock(state=tcp_table.LISTEN), False),
         # The other side has closed it, or has gone.

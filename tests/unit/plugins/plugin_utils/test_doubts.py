@@ -40,6 +40,7 @@ def test_nothing_to_ask() -> None:
         ("192.0.2.11", True),
         ("2001:db8::5", True),
         ("gpu3.example.org", True),
+        ("GPU3.Example.Org.", True),
         ("example.com", True),
         ("gpu.example", True),
         ("192.0.3.11", False),

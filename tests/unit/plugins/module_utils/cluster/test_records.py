@@ -187,9 +187,22 @@ def test_somebody_elses_mark_is_taken_away_too() -> None:
     }
 
 
-def test_a_host_that_nobody_knows_cannot_drain() -> None:
-    broken = registration.record_object(record(host="gpu2", port=0), "demo", "f")
-    plan = marks("draining", broken, hosts=("gpu1", "gpu2"))
-    assert plan.steps == []
-    assert "host gpu1: found no registration record of it" in plan.facts["refused"]["gpu1"]
-    assert "port 0 is not a number" in plan.facts["refused"]["gpu2"]
+def test_hosts_that_nobody_knows_cannot_drain_and_nothing_is_marked() -> None:
+    serving = registration.record_object(record(), "demo", "f")
+    with pytest.raises(Refusal, match=r"no registration record of gpu2, gpu3 in namespace f"):
+        marks("draining", serving, hosts=("gpu1", "gpu3", "gpu2"))
+    # What never drained need not be known to serve.
+    resting = registration.record_object(record(), "demo", "f", "2026-01-01T00:00:00Z")
+    assert len(marks("serving", resting, hosts=("gpu1", "gpu3")).steps) == 1
+
+
+def test_a_broken_record_can_be_marked() -> None:
+    broken = registration.record_object(record(port=0), "demo", "f")
+    (step,) = marks("draining", broken).steps
+    assert step.data["object"]["data"] == broken["data"]
+
+
+def test_a_mark_without_a_time_is_one() -> None:
+    noted = registration.record_object(record(), "demo", "f", "x")
+    noted["metadata"]["annotations"]["tether.fleet/draining"] = ""
+    assert registration.draining_since(noted) == "an unknown time"

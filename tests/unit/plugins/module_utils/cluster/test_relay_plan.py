@@ -335,4 +335,8 @@ def test_a_host_that_drains_is_accepted_and_gets_nothing() -> None:
 
 
 def test_of_a_model_whose_hosts_all_drain_requests_wait() -> None:
-    assert endpoints(relay.plan(desired(), observed(resting("gpu1")))) == ["nobody"]
+    plan = relay.plan(desired(), observed(resting("gpu1")))
+    assert endpoints(plan) == ["nobody"]
+    verdict = plan.facts["verdicts"]["team-a/tiny"]
+    assert (verdict.state, verdict.reason) == ("drained", "all of its hosts drain (gpu1)")
+    assert not relay.needs_attention(verdict.result())
