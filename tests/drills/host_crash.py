@@ -16,7 +16,6 @@ cut does; its link is a pair of virtual interfaces, one of which is set down.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -33,12 +32,11 @@ NOTICED, TOLD = 3.0, 10.0
 
 
 def kill_engine() -> None:
-    bed.ssh(HOST, "systemctl kill --signal=KILL tether-engine-team-a-tiny.service")
+    bed.ssh(HOST, f"systemctl kill --signal=KILL {fleet.unit(fleet.NAMESPACE, fleet.MODEL)}")
 
 
 def kill_host() -> None:
-    status = json.loads(bed.bed("status", "--json", check=False).stdout)
-    os.kill(status["hosts"][HOST]["pid"], signal.SIGKILL)
+    os.kill(fleet.status()["hosts"][HOST]["pid"], signal.SIGKILL)
 
 
 def pull_link() -> None:
@@ -69,7 +67,8 @@ def judge(name: str, broken: float, mended: float, load: Load) -> tuple[list[str
     problems, allowed = [], 0
     for when, kind, lost, took in load.outcome.bad:
         began = when - took
-        if broken - TOLD <= began <= broken + NOTICED and took <= TOLD:
+        told_in_time = broken <= when <= max(began, broken) + TOLD
+        if began <= broken + NOTICED and told_in_time:
             allowed += 1
         else:
             place = "after the return" if began > mended else "after the break"

@@ -17,6 +17,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from drill_parts import fleet, report
@@ -27,17 +28,22 @@ bed = fleet.bed
 WAIT = 90
 
 
-def ingress(host: str, _engine: str) -> None:
+def ingress(host: str, _unit: str) -> None:
     bed.ssh(host, "systemctl restart tether-ingress.service")
 
 
-def engine(host: str, name: str) -> None:
-    bed.ssh(host, f"systemctl restart {name}.service")
+def engine(host: str, unit: str) -> None:
+    bed.ssh(host, f"systemctl restart {unit}")
 
 
-def machine(host: str, _engine: str) -> None:
+def machine(host: str, _unit: str) -> None:
+    keeper = Path(f"/proc/{fleet.status()['hosts'][host]['pid']}")
     bed.ssh(host, "systemctl poweroff", check=False)
-    time.sleep(3)
+    end = time.monotonic() + 60
+    while keeper.exists():
+        if time.monotonic() > end:
+            raise SystemExit(f"{host} does not end within a minute")
+        time.sleep(0.2)
     bed.bed("up", timeout=300)
 
 
@@ -49,14 +55,13 @@ def drill(
 ) -> tuple[Load, dict[str, Any]]:
     """Each restart of one host under load of one model; the load, and seconds by restart."""
     seconds: dict[str, Any] = {}
-    name = f"tether-engine-{namespace}.{model}"
     hosts = ("-e", f"drain_hosts={host}", *variables)
     with Load(fleet.service(namespace, model), model, timeout=WAIT + 60) as load:
         for restart in RESTARTS:
             load.wait_for(requests // 4)
             drained = fleet.play("drain", *hosts)
             began = time.monotonic()
-            restart(host, name)
+            restart(host, fleet.unit(namespace, model))
             down = round(time.monotonic() - began, 1)
             undrained = fleet.play("undrain", *hosts)
             seconds[restart.__name__] = (drained, down, undrained)
@@ -83,10 +88,7 @@ def main() -> int:
     two, seconds = drill("gpu1", fleet.NAMESPACE, fleet.MODEL, options.requests, variables)
     one, alone = drill(lone[0], *fleet.LONE, options.requests, variables)
     for name, load in (("two hosts", two), ("one host", one)):
-        problems += [
-            f"{name}: lost after {when:.2f} s ({kind}, {took:.2f} s): {lost}"
-            for when, kind, lost, took in load.outcome.bad[:20]
-        ]
+        problems += [f"{name}: {loss}" for loss in report.losses(load.outcome)]
     return report.end(
         "host-restart",
         problems,

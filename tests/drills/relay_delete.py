@@ -28,11 +28,14 @@ def main() -> int:
     fleet.build()
     wanted = len(fleet.relays())
     fleet.wait_for_relays(wanted)
-    problems, gone = [], []
+    problems: list[str] = []
+    deleted: list[str] = []
+    gone: list[float] = []
     with Load(fleet.service(), fleet.MODEL) as load:
         for number in range(options.rounds):
             load.wait_for(options.requests // (2 * options.rounds))
             name = fleet.relays()[number % wanted]["metadata"]["name"]
+            deleted.append(name)
             began = time.monotonic()
             bed.kubectl("delete", "pod", name, "-n", fleet.NAMESPACE, "--wait=false")
             fleet.wait_for_relays(wanted)
@@ -42,7 +45,7 @@ def main() -> int:
     warnings = [
         f"{item['reason']}: {item['message']}"
         for item in bed.get("events", "-n", fleet.NAMESPACE)["items"]
-        if item["reason"] == "FailedPreStopHook"
+        if item["reason"] == "FailedPreStopHook" and item["involvedObject"]["name"] in deleted
     ]
     problems += sorted(set(warnings))
     return report.finish("relay-delete", load.outcome, problems, deleted=len(gone), seconds=gone)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -38,10 +39,21 @@ def play(name: str, *arguments: str) -> float:
     return round(time.monotonic() - began, 1)
 
 
+def status() -> dict[str, Any]:
+    """The bed as it is, well or not."""
+    found: dict[str, Any] = json.loads(bed.bed("status", "--json", check=False).stdout)
+    return found
+
+
 def service(namespace: str = NAMESPACE, model: str = MODEL) -> tuple[str, int]:
     """Where a model's Service is: its address of the cluster, which the machine can reach."""
     spec = bed.get("service", model, "-n", namespace)["spec"]
     return spec["clusterIP"], spec["ports"][0]["port"]
+
+
+def unit(namespace: str, model: str) -> str:
+    """The unit of a model's engine."""
+    return f"tether-engine-{namespace}.{model}.service"
 
 
 def relays(namespace: str = NAMESPACE, model: str = MODEL) -> list[dict[str, Any]]:

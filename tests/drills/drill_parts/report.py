@@ -12,8 +12,7 @@ from .load import Outcome
 
 def finish(name: str, outcome: Outcome, problems: list[str], **figures: Any) -> int:
     """A drill in which no request may be lost: the losses, then what ``end`` prints."""
-    for when, kind, lost, took in outcome.bad[:30]:
-        problems.append(f"lost after {when:.2f} s ({kind}, {took:.2f} s): {lost}")
+    problems += losses(outcome)
     counts = dict(sorted(outcome.good.items()))
     return end(
         name,
@@ -23,6 +22,14 @@ def finish(name: str, outcome: Outcome, problems: list[str], **figures: Any) -> 
         answered=counts,
         **figures,
     )
+
+
+def losses(outcome: Outcome) -> list[str]:
+    """The first losses, in words."""
+    return [
+        f"lost after {when:.2f} s ({kind}, {took:.2f} s): {lost}"
+        for when, kind, lost, took in outcome.bad[:20]
+    ]
 
 
 def end(name: str, problems: list[str], **figures: Any) -> int:

@@ -50,7 +50,7 @@ MEANT: List[Tuple[Any, List[str]]] = [
 REFUSED: List[Tuple[Any, str]] = [
     ("gpu9", "found gpu9, no machine of the fleet"),
     # The others would drain, and this one be taken for drained.
-    ("gpu1:gpu9,gpu8", "found gpu9, gpu8, no machine"),
+    ("gpu1:gpu9,gpu8", "found gpu8, gpu9, no machine"),
     ("pair:!gpu9", "found gpu9, no machine"),
     ("gpu1,web", "found web, no machine"),
     ("others", 'found "others", no machine'),

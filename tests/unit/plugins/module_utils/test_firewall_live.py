@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -98,6 +99,7 @@ def settle(dial, wanted):
     for _ in range(20):
         if dial() == wanted:
             return
+        time.sleep(0.25)
     assert dial() == wanted
 
 
