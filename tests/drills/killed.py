@@ -43,11 +43,9 @@ LONG = {
 # Places of the short form: the task's name, and seconds into it (None: at its start).
 SHORT = (
     ("Fetch and verify what the fleet needs", 0.5),
-    ("Make the accounts", 0.3),
     ("Install the pinned artifacts", 1.0),
     ("Give the host its certificate", 0.8),
     ("Run the engines", 0.7),
-    ("Run the ingress", None),
     ("Serve every model at its Service", 1.5),
 )
 WIPE = r"""

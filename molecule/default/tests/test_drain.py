@@ -61,8 +61,10 @@ class Requests:
 
 @pytest.fixture
 def undrained():
+    """Whatever a test leaves behind."""
     yield
-    assert playbook("undrain", "-e", "drain_hosts=fleet_hosts").returncode == 0
+    if mark("gpu1") or mark("gpu2"):
+        assert playbook("undrain", "-e", "drain_hosts=fleet_hosts").returncode == 0
 
 
 def mark(host):
@@ -112,16 +114,10 @@ def test_a_model_without_another_host_is_no_failure_while_it_drains(undrained):
     assert client(ask).stdout == "200"
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "told"),
-    [
-        ("drain", (), "drain_hosts: found that it is not defined"),
-        ("drain", ("-e", "drain_hosts=gpu1", "--limit", "cluster"), "--limit: found cluster"),
-        ("undrain", ("-e", "drain_hosts=gpu1,gpu9"), "found gpu9, no machine of the fleet"),
-    ],
-)
-def test_hosts_that_are_not_named_rightly(name, options, told):
-    done = playbook(name, *options)
+def test_whatever_has_to_know_takes_part():
+    done = playbook("drain", "-e", "drain_hosts=gpu1", "--limit", "cluster")
     assert done.returncode != 0
-    assert told in " ".join(done.stdout.split()).replace('\\"', '"')
+    assert "--limit: found cluster; expected the machines in drain_hosts" in " ".join(
+        done.stdout.split()
+    )
     assert not mark("gpu1")
