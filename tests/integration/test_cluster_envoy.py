@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -234,13 +234,8 @@ def test_any_other_answer_is_final(bench: Bench, refusal: Dict[str, str]) -> Non
     assert len(first.seen("POST")) + len(second.seen("POST")) == 10
 
 
-def test_a_request_waits_for_its_host_to_come_back(bench: Bench) -> None:
-    leaf = bench.leaf()
-    first = bench.ingress(leaf)
-    bench.limits = envoy.DEFAULT_LIMITS
-    relay = bench.start(host(first, leaf))
-    relay.wait_ready()
-    first.close()
+def ask_ten(relay: Relay) -> Tuple[List[threading.Thread], List[int]]:
+    """Ten requests at once: their threads, and the statuses of those that have been answered."""
     answers: List[int] = []
     asking = [
         threading.Thread(target=lambda: answers.append(relay.ask("POST", "/v1/x", b"{}").status))
@@ -248,6 +243,17 @@ def test_a_request_waits_for_its_host_to_come_back(bench: Bench) -> None:
     ]
     for thread in asking:
         thread.start()
+    return asking, answers
+
+
+def test_a_request_waits_for_its_host_to_come_back(bench: Bench) -> None:
+    leaf = bench.leaf()
+    first = bench.ingress(leaf)
+    bench.limits = envoy.DEFAULT_LIMITS
+    relay = bench.start(host(first, leaf))
+    relay.wait_ready()
+    first.close()
+    asking, answers = ask_ten(relay)
     time.sleep(4)
     assert answers == []
     back = Ingress(leaf, bench.folder / "back", first.address, first.port)
@@ -392,13 +398,7 @@ def test_requests_wait_while_the_only_host_drains(bench: Bench) -> None:
     relay.write(bench.files(replace(host(ingress, leaf), draining=True)))
     relay.wait_ready(503)
     eventually(lambda: let_go(ingress))
-    answers: List[int] = []
-    asking = [
-        threading.Thread(target=lambda: answers.append(relay.ask("POST", "/v1/x", b"{}").status))
-        for _ in range(10)
-    ]
-    for thread in asking:
-        thread.start()
+    asking, answers = ask_ten(relay)
     time.sleep(4)
     assert answers == []
     assert ingress.seen("POST") == []
