@@ -31,8 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from ports import free_port
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy as render
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain, envoy_data
 
 
 def find_envoy() -> Optional[str]:
@@ -242,7 +241,7 @@ class Relay:
         self.binary, self.folder, self.log_level = envoy, folder / "volume", log_level
         self.folder.mkdir(parents=True)
         self.port, self.probe_port = free_port(), free_port()
-        self.place = render.Place(
+        self.place = envoy_data.Place(
             listen="127.0.0.1",
             folder=str(self.folder),
             service_port=self.port,

@@ -11,7 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, objects
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    envoy,
+    envoy_data,
+    objects,
+)
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import caddy_bed
@@ -34,7 +38,7 @@ class Both:
         self.relay = Relay(str(ENVOY), folder)
 
     def write(self, model: str = "tiny", token: str = TOKEN, pin: str = "") -> None:
-        host = envoy.Host("gpu1", "127.0.0.1", self.bed.port, (pin or self.bed.certificate,))
+        host = envoy_data.Host("gpu1", "127.0.0.1", self.bed.port, (pin or self.bed.certificate,))
         files = envoy.render(
             "team-a",
             model,

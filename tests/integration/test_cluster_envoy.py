@@ -17,7 +17,11 @@ from typing import Callable, Dict, Iterator, List, Tuple
 import pytest
 
 from ansible_collections.tether.fleet.plugins.module_utils import marks
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy, objects
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    envoy,
+    envoy_data,
+    objects,
+)
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from cluster_ingress import Authority, Ingress, Leaf, Relay, find_envoy
@@ -44,7 +48,7 @@ class Bench:
         self.relay = Relay(str(ENVOY), folder)
         self.ingresses: List[Ingress] = []
         # Most tests want to know what happens after the wait.
-        self.limits = envoy.Limits(host_wait=2)
+        self.limits = envoy_data.Limits(host_wait=2)
 
     def ingress(self, leaf: Leaf, address: str = "127.0.0.1") -> Ingress:
         number = len(self.ingresses)
@@ -54,7 +58,7 @@ class Bench:
     def leaf(self, address: str = "127.0.0.1", **more: int) -> Leaf:
         return self.authority.leaf(address, **more)
 
-    def files(self, *hosts: envoy.Host, token: str = TOKEN) -> Dict[str, str]:
+    def files(self, *hosts: envoy_data.Host, token: str = TOKEN) -> Dict[str, str]:
         rendered = envoy.render(
             "team-a",
             "tiny",
@@ -66,7 +70,7 @@ class Bench:
         )
         return {**rendered.plain, **rendered.secret}
 
-    def start(self, *hosts: envoy.Host) -> Relay:
+    def start(self, *hosts: envoy_data.Host) -> Relay:
         self.relay.write(self.files(*hosts))
         # The very arguments of the pod, but for the place of the bootstrap file.
         self.relay.start(objects.ENVOY_ARGUMENTS[2:])
@@ -89,8 +93,8 @@ def bench(tmp_path: pathlib.Path, authority: Authority) -> Iterator[Bench]:
         assert line not in log, log
 
 
-def host(ingress: Ingress, *leaves: Leaf, name: str = "gpu1", address: str = "") -> envoy.Host:
-    return envoy.Host(
+def host(ingress: Ingress, *leaves: Leaf, name: str = "gpu1", address: str = "") -> envoy_data.Host:
+    return envoy_data.Host(
         name, address or ingress.address, ingress.port, tuple(leaf.pem for leaf in leaves)
     )
 
@@ -249,7 +253,7 @@ def ask_ten(relay: Relay) -> Tuple[List[threading.Thread], List[int]]:
 def test_a_request_waits_for_its_host_to_come_back(bench: Bench) -> None:
     leaf = bench.leaf()
     first = bench.ingress(leaf)
-    bench.limits = envoy.DEFAULT_LIMITS
+    bench.limits = envoy_data.DEFAULT_LIMITS
     relay = bench.start(host(first, leaf))
     relay.wait_ready()
     first.close()
@@ -286,7 +290,7 @@ def test_slow_large_bodies_do_not_end_the_relay(bench: Bench) -> None:
     assert relay.process is not None
     status = pathlib.Path("/proc/%d/status" % relay.process.pid).read_text()
     peak = int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) * 1024
-    assert 16 * 31 * 1024**2 < peak < envoy.DEFAULT_LIMITS.memory
+    assert 16 * 31 * 1024**2 < peak < envoy_data.DEFAULT_LIMITS.memory
     for connection in slow:
         connection.close()
     end = time.monotonic() + 10
@@ -392,7 +396,7 @@ def test_a_host_that_drains_gets_nothing_new_and_ends_what_it_has(bench: Bench, 
 def test_requests_wait_while_the_only_host_drains(bench: Bench) -> None:
     leaf = bench.leaf()
     ingress = bench.ingress(leaf)
-    bench.limits = envoy.DEFAULT_LIMITS
+    bench.limits = envoy_data.DEFAULT_LIMITS
     relay = bench.start(host(ingress, leaf))
     relay.wait_ready()
     relay.write(bench.files(replace(host(ingress, leaf), draining=True)))

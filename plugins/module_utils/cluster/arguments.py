@@ -12,7 +12,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 from ansible_collections.kubernetes.core.plugins.module_utils.k8s.core import AnsibleK8SModule
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    envoy_data,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
@@ -22,9 +24,9 @@ FLEET_ARG_SPEC: Dict[str, Any] = {
     "lease_timeout": {"type": "int", "default": 60},
 }
 
-# What relays allow a request; the names are those of ``envoy.Limits``.
+# What relays allow a request; the names are those of ``envoy_data.Limits``.
 LIMITS_ARG_SPEC: Dict[str, Any] = {
-    item.name: {"type": "int", "default": item.default} for item in fields(envoy.Limits)
+    item.name: {"type": "int", "default": item.default} for item in fields(envoy_data.Limits)
 }
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")

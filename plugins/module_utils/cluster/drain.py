@@ -102,7 +102,7 @@ def listener(listen: str, port: int, key: str, least_seconds: float) -> Dict[str
         "pause_path": _PAUSE_PATH,
         "rounds": round(least_seconds / _PAUSE_SECONDS),
     }
-    held_back = parts.http_filter(
+    held_back = parts.extension(
         "envoy.filters.http.fault",
         "filters.http.fault.v3.HTTPFault",
         {
@@ -130,7 +130,7 @@ def listener(listen: str, port: int, key: str, least_seconds: float) -> Dict[str
             ],
         },
         "http_filters": [
-            parts.http_filter(
+            parts.extension(
                 "envoy.filters.http.lua",
                 "filters.http.lua.v3.Lua",
                 {"default_source_code": {"inline_string": script}},

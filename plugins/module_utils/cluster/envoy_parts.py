@@ -63,7 +63,7 @@ def listener(name: str, listen: str, port: int, manager: Dict[str, Any]) -> Dict
         "filter_chains": [
             {
                 "filters": [
-                    http_filter(
+                    extension(
                         "envoy.filters.network.http_connection_manager",
                         "filters.network.http_connection_manager.v3.HttpConnectionManager",
                         manager,
@@ -79,13 +79,13 @@ def always_answers(item: Dict[str, Any]) -> Dict[str, Any]:
     return dict(item, bypass_overload_manager=True)
 
 
-def http_filter(name: str, kind: str, settings: Dict[str, Any]) -> Dict[str, Any]:
-    """A filter by its name, its type below ``envoy.extensions`` and its settings."""
+def extension(name: str, kind: str, settings: Dict[str, Any]) -> Dict[str, Any]:
+    """An extension by its name, its type below ``envoy.extensions`` and its settings."""
     return {"name": name, "typed_config": dict(settings, **{"@type": TYPE + "extensions." + kind})}
 
 
 def router() -> Dict[str, Any]:
-    return http_filter(
+    return extension(
         "envoy.filters.http.router",
         "filters.http.router.v3.Router",
         {"suppress_envoy_headers": True},

@@ -9,7 +9,12 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import Any, Dict, List
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain, envoy, labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    drain,
+    envoy,
+    envoy_data,
+    labels,
+)
 
 USER = 65532
 
@@ -17,7 +22,7 @@ USER = 65532
 # text, and with it the token.
 ENVOY_ARGUMENTS = [
     "-c",
-    envoy.FOLDER + "/bootstrap.json",
+    envoy_data.FOLDER + "/bootstrap.json",
     "--disable-hot-restart",
     "--concurrency",
     "1",
@@ -43,8 +48,8 @@ class Model:
     port: int = 80
     replicas: int = 2
     health_path: str = "/health"
-    limits: envoy.Limits = envoy.DEFAULT_LIMITS
-    hosts: List[envoy.Host] = field(default_factory=list)
+    limits: envoy_data.Limits = envoy_data.DEFAULT_LIMITS
+    hosts: List[envoy_data.Host] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -137,9 +142,9 @@ def network_policy(model: Model, fleet: str) -> Dict[str, Any]:
     A host that is a DNS name may be anywhere, so its port is open to any address, and DNS with it.
     """
     egress: List[Dict[str, Any]] = []
-    named = sorted({host.port for host in model.hosts if envoy.is_name(host.address)})
+    named = sorted({host.port for host in model.hosts if envoy_data.is_name(host.address)})
     for host in sorted(model.hosts, key=lambda item: item.name):
-        if not envoy.is_name(host.address):
+        if not envoy_data.is_name(host.address):
             address = ipaddress.ip_address(host.address)
             egress.append(
                 {
@@ -183,8 +188,8 @@ def deployment(
         "command": ["envoy"],
         "args": ENVOY_ARGUMENTS,
         "ports": [
-            {"name": "http", "containerPort": envoy.SERVICE_PORT, "protocol": "TCP"},
-            {"name": "probe", "containerPort": envoy.PROBE_PORT, "protocol": "TCP"},
+            {"name": "http", "containerPort": envoy_data.SERVICE_PORT, "protocol": "TCP"},
+            {"name": "probe", "containerPort": envoy_data.PROBE_PORT, "protocol": "TCP"},
             {"name": "drain", "containerPort": drain.PORT, "protocol": "TCP"},
         ],
         "startupProbe": _probe("/live", 1, 30),
@@ -202,7 +207,7 @@ def deployment(
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [
-            {"name": "config", "mountPath": envoy.FOLDER, "readOnly": True},
+            {"name": "config", "mountPath": envoy_data.FOLDER, "readOnly": True},
             {"name": "run", "mountPath": "/run/tether"},
         ],
     }

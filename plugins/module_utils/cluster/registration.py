@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     diff,
-    envoy,
+    envoy_data,
     forms,
     labels,
     ownership,
@@ -269,7 +269,7 @@ def _host_of(record: Any, index: int) -> str:
 def _is_address(value: Any) -> bool:
     if not isinstance(value, str) or len(value) > 253:
         return False
-    if not envoy.is_name(value):
+    if not envoy_data.is_name(value):
         # A zone ("fe80::1%eth0") has no meaning on another machine.
         return "%" not in value and not ipaddress.ip_address(value).is_unspecified
     # Four numbers that are no IPv4 address are a mistyped one and not a name.

@@ -19,7 +19,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     certificates,
     diff,
     drain,
-    envoy,
+    envoy_data,
     events,
     forms,
     labels,
@@ -112,7 +112,7 @@ def wishes(
         options,
         models=read_models(
             options["models"],
-            envoy.Limits(options["host_wait"], options["max_body"], options["drain_timeout"]),
+            envoy_data.Limits(options["host_wait"], options["max_body"], options["drain_timeout"]),
         ),
         predicted={record["host"]: record for record in predicted},
         ca=options["ca_certificate"],
@@ -132,7 +132,7 @@ def check_image(image: str) -> None:
 
 
 def read_models(
-    entries: List[Dict[str, Any]], limits: envoy.Limits = envoy.DEFAULT_LIMITS
+    entries: List[Dict[str, Any]], limits: envoy_data.Limits = envoy_data.DEFAULT_LIMITS
 ) -> List[objects.Model]:
     """Models from the plan's entries; keys that this side does not need are left alone.
 
@@ -179,7 +179,7 @@ def read_models(
             numbers["replicas"],
             path,
             limits,
-            [envoy.Host(host, "", 0) for host in sorted(set(hosts or []))],
+            [envoy_data.Host(host, "", 0) for host in sorted(set(hosts or []))],
         )
     if wrong:
         raise Refusal(
@@ -395,9 +395,9 @@ def _hosts(
     broken: Dict[str, str],
     predicted: Set[str],
     verdict: Verdict,
-) -> List[envoy.Host]:
+) -> List[envoy_data.Host]:
     """The model's hosts that may be dialled; the verdict says why others may not."""
-    accepted: List[envoy.Host] = []
+    accepted: List[envoy_data.Host] = []
     for wanted in model.hosts:
         name = wanted.name
         record = records.get(name)
@@ -411,7 +411,9 @@ def _hosts(
         verdict.hosts[name] = reason or "accepted"
         if record is not None and reason is None:
             accepted.append(
-                envoy.Host(name, record["address"], record["port"], tuple(record["certificates"]))
+                envoy_data.Host(
+                    name, record["address"], record["port"], tuple(record["certificates"])
+                )
             )
     if not accepted:
         raise Refusal(

@@ -54,7 +54,7 @@ def test_explained_messages_exist() -> None:
 
 def test_what_clients_see() -> None:
     """The table of answers has all that relay and ingress give, in their very words."""
-    relay = (PLUGINS / "module_utils/cluster/envoy.py").read_text()
+    relay = (PLUGINS / "module_utils/cluster/envoy_clients.py").read_text()
     ingress = (PLUGINS / "plugin_utils/ingress_config.py").read_text()
     given = set(re.findall(r'"(The relay [^"]+\.)"', relay))
     given |= set(re.findall(r"""import refuse \S+ \S+ (?:"\n\s*')?"([^"\n]+)\"""", ingress))

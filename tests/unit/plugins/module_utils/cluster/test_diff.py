@@ -10,7 +10,11 @@ from typing import Any, Dict
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import diff, envoy
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    diff,
+    envoy,
+    envoy_data,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import MASK
 
 SERVICE: Dict[str, Any] = {
@@ -116,7 +120,7 @@ def test_secrets_are_masked_with_a_hint() -> None:
 
 
 def test_envoys_files_show_all_but_the_token() -> None:
-    host = envoy.Host("gpu1", "10.0.0.1", 9443)
+    host = envoy_data.Host("gpu1", "10.0.0.1", 9443)
     old = secret(**envoy.render("a", "m", [host], "old-token", "k").secret)
     new = secret(**envoy.render("a", "m", [host], "new-token", "k").secret)
     text = (diff.text(old, new, new) or "") + (diff.text(new, None, old) or "")

@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    envoy,
+    envoy_data,
+    envoy_hosts,
+)
 
 PEM = """-----BEGIN CERTIFICATE-----
 MIIBAAAA
@@ -21,9 +25,9 @@ MIIBAAAA
 KEY = "k" * 32
 
 
-def hosts(*addresses: str) -> List[envoy.Host]:
+def hosts(*addresses: str) -> List[envoy_data.Host]:
     return [
-        envoy.Host("gpu%d" % number, address, 9443, (PEM,))
+        envoy_data.Host("gpu%d" % number, address, 9443, (PEM,))
         for number, address in enumerate(addresses, 1)
     ]
 
@@ -63,7 +67,7 @@ def test_each_host_has_its_own_pin_and_the_rest_has_none() -> None:
         context = match["transport_socket"]["typed_config"]["common_tls_context"]
         assert context["tls_params"]["tls_minimum_protocol_version"] == "TLSv1_3"
         validation = context["validation_context"]
-        assert validation["verify_certificate_hash"] == [envoy.pin_hash(PEM)]
+        assert validation["verify_certificate_hash"] == [envoy_hosts.pin_hash(PEM)]
         assert validation["trusted_ca"]["inline_string"] == PEM
         names = validation["match_typed_subject_alt_names"]
         assert names == [{"san_type": "IP_ADDRESS", "matcher": {"exact": address}}]

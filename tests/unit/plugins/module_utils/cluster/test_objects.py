@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     drain,
-    envoy,
+    envoy_data,
     labels,
     objects,
 )
@@ -21,7 +21,7 @@ KEY = "k" * 32
 
 def model(*addresses: str, name: str = "tiny") -> objects.Model:
     hosts = [
-        envoy.Host("gpu%d" % number, address, 9443)
+        envoy_data.Host("gpu%d" % number, address, 9443)
         for number, address in enumerate(addresses or ("10.0.0.1",), 1)
     ]
     return objects.Model(name, "team-a", hosts=hosts)
