@@ -18,7 +18,7 @@ _NETWORKS = [
 ]
 _DOMAINS = ("example", "example.com", "example.net", "example.org")
 # Named one by one; of more the number is told.
-_NAMED = 8
+_NAMED = 40
 
 
 def doubts(

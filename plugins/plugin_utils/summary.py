@@ -56,6 +56,7 @@ class Run:
         self._hosts: Dict[str, _Host] = {}
         self._models: Dict[str, _Model] = {}
         self._inventory: List[Dict[str, Any]] = []
+        self._doubts: List[str] = []
         # Model -> its entry in the validated plan; None until the inventory was found to be sound.
         self._plan: Optional[Dict[str, Dict[str, Any]]] = None
         self._machines: Set[str] = set()
@@ -120,6 +121,7 @@ class Run:
                 "models": None if self._plan is None else len(self._plan),
                 "hosts": sorted(self._machines),
                 "failures": self._inventory,
+                "warnings": self._doubts,
             },
             "hosts": hosts,
             "models": models,
@@ -136,6 +138,7 @@ class Run:
             self._outdate_answers()
         if noun == "validate" and isinstance(result.get("plan"), Mapping):
             self._read_plan(result["plan"])
+            self._doubts = [str(text) for text in result.get("warnings") or []]
         elif noun == "relay" and isinstance(result.get("models"), Mapping):
             changes = self._read_relay(result, changes)
         elif noun == "cluster_survey" and result.get("differs") == "":

@@ -190,10 +190,12 @@ def _nothing(document: Mapping[str, Any]) -> str:
     count = document["inventory"]["models"]
     if count is None or not document["ok"]:
         return "No host was looked at."
-    return "No host was looked at. The inventory is sound: %d model%s." % (
-        count,
-        "s" * (count != 1),
-    )
+    models = "%d model%s" % (count, "s" * (count != 1))
+    if document["inventory"].get("warnings"):
+        return (
+            "No host was looked at. The inventory's form is right (%s); see the warnings." % models
+        )
+    return "No host was looked at. The inventory is sound: %s." % models
 
 
 def _last(document: Mapping[str, Any], changes: int, bad: int) -> str:

@@ -49,6 +49,8 @@ NEXT = f"""
   Look at a host:      {" ".join(TESTBED)} ssh gpu1 systemctl list-units 'tether-*'
   See that it is done: .venv/bin/ansible-playbook -i inventories/demo playbooks/site.yml --check
   Add a model:         edit inventories/demo/group_vars/all.yml, run the same without --check
+  Take a host out:     the same with playbooks/drain.yml -e drain_hosts=gpu2 in place of
+                         playbooks/site.yml, and back with undrain.yml (docs/drain.md)
   Take it all away:    make demo-down
 """
 

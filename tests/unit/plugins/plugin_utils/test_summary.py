@@ -63,7 +63,18 @@ def test_changes_are_gathered_by_host() -> None:
     assert document["hosts"]["gpu1"]["changes"] == [FILE, RESTART]
     assert document["hosts"]["gpu2"]["changes"] == []
     assert document["models"] == {}
-    assert document["inventory"] == {"models": 2, "hosts": ["gpu1", "gpu2"], "failures": []}
+    assert document["inventory"] == {
+        "models": 2,
+        "hosts": ["gpu1", "gpu2"],
+        "failures": [],
+        "warnings": [],
+    }
+
+
+def test_doubts_of_the_inventory_are_kept() -> None:
+    one = Run("site.yml")
+    one.ok("gpu1", "Check", "tether.fleet.validate", {"plan": PLAN, "warnings": ["a placeholder"]})
+    assert one.finish(set())["inventory"]["warnings"] == ["a placeholder"]
 
 
 def test_a_step_that_was_looked_at_first_is_told_once() -> None:

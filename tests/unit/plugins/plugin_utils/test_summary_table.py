@@ -172,6 +172,10 @@ def test_a_run_that_goes_to_no_host() -> None:
     assert [line.text for line in draw(empty, 80)] == [
         "No host was looked at. The inventory is sound: 2 models."
     ]
+    empty["inventory"]["warnings"] = ["placeholders are left"]
+    assert [line.text for line in draw(empty, 80)] == [
+        "No host was looked at. The inventory's form is right (2 models); see the warnings."
+    ]
 
 
 def test_a_url_is_never_broken() -> None:
