@@ -14,6 +14,7 @@ For comparison: LLMKube 0.10.0 reports an outage of 19 s when its host restarts.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -77,7 +78,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--requests", type=int, default=1000, help="requests a model, at least")
     options = parser.parse_args()
-    variables = ("-e", f"relay_host_wait={WAIT}")
+    variables = ("-e", json.dumps({"relay_host_wait": WAIT}))
     fleet.build(*variables)
     (lone,) = [
         item["hosts"]

@@ -43,7 +43,8 @@ class Load:
 
     :param address: the Service's address, ``(host, port)``
     :param clients: how many of each of ``KINDS``
-    :param stream_tokens: tokens of a streamed answer; each is one event
+    :param stream_tokens: tokens of a streamed answer; each is one event. All clients together must
+        fit into the context of one engine of the bed, 512 tokens
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Load:
         address: tuple[str, int],
         model: str,
         clients: tuple[int, int, int] = (3, 3, 2),
-        stream_tokens: int = 200,
+        stream_tokens: int = 100,
         timeout: float = 60,
     ) -> None:
         self.address, self.model, self.timeout = address, model, timeout
