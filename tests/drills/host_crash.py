@@ -21,6 +21,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from drill_parts import fleet, report
 from drill_parts.load import Load
@@ -36,7 +37,10 @@ def kill_engine() -> None:
 
 
 def kill_host() -> None:
-    os.kill(fleet.status()["hosts"][HOST]["pid"], signal.SIGKILL)
+    keeper = fleet.status()["hosts"][HOST]["pid"]
+    # The machine's first process, with which the kernel ends all others.
+    (first,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+    os.kill(int(first), signal.SIGKILL)
 
 
 def pull_link() -> None:
@@ -84,7 +88,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1000, help="requests a break, at least")
     options = parser.parse_args()
     fleet.build()
-    fleet.wait_for_relays(len(fleet.relays()))
+    fleet.wait_for_relays(fleet.replicas())
     problems: list[str] = []
     figures = {}
     total = lost = 0

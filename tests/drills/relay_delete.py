@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1000, help="requests, at least")
     options = parser.parse_args()
     fleet.build()
-    wanted = len(fleet.relays())
+    wanted = fleet.replicas()
     fleet.wait_for_relays(wanted)
     problems: list[str] = []
     deleted: list[str] = []

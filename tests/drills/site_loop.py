@@ -29,7 +29,7 @@ def main() -> int:
     fleet.build()
     problems: list[str] = []
     seconds: list[float] = []
-    fleet.wait_for_relays(len(fleet.relays()))
+    fleet.wait_for_relays(fleet.replicas())
     begin = bed.audit_size()
     with Load(fleet.service(), fleet.MODEL) as load:
         for number in range(options.runs):

@@ -63,6 +63,12 @@ def relays(namespace: str = NAMESPACE, model: str = MODEL) -> list[dict[str, Any
     return items
 
 
+def replicas(namespace: str = NAMESPACE, model: str = MODEL) -> int:
+    """How many relays a model is to have; of a former version more may still end."""
+    spec = bed.get("deployment", f"{model}-relay", "-n", namespace)["spec"]
+    return int(spec["replicas"])
+
+
 def is_ready(pod: dict[str, Any]) -> bool:
     """Whether a pod is ready and not about to end."""
     conditions = {item["type"]: item["status"] for item in pod["status"].get("conditions", [])}
