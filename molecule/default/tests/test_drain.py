@@ -111,9 +111,9 @@ def test_a_model_without_another_host_is_no_failure_while_it_drains(undrained):
         if client(ask, check=False).stdout == "000":
             break
     assert client(ask, check=False).stdout == "000", "the Service refuses at once"
-    for done in (playbook("drain", "-e", "drain_hosts=gpu1,gpu2"), site()):
-        assert done.returncode == 0, done.stdout
-    assert playbook("undrain", "-e", "drain_hosts=gpu1,gpu2").returncode == 0
+    done = site()
+    assert done.returncode == 0, done.stdout
+    assert playbook("undrain", "-e", "drain_hosts=gpu2").returncode == 0
     # The node may need a moment to learn that the relay is ready.
     assert client(ask.replace("curl", "curl --retry 20 --retry-connrefused")).stdout == "200"
 
