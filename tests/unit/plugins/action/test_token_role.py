@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels, tokens
-from ansible_collections.tether.fleet.plugins.plugin_utils.summary import HIDDEN
+from ansible_collections.tether.fleet.plugins.plugin_utils.summary import CONTROLLER, HIDDEN
 
 ROOT = Path(__file__).resolve().parents[4]
 ANSIBLE = Path(sys.executable).with_name("ansible-playbook")
@@ -143,7 +143,7 @@ def test_why_there_are_no_tokens_is_told(tmp_path: Path, options: Tuple[str, ...
     said = "found connection refused; expected an answer. See whether the API server runs"
     _before, fatal = text.split("fatal: ")
     assert said in " ".join(fatal.split())
-    (failure,) = document["hosts"]["gpu1"]["failures"]
+    (failure,) = document["hosts"][CONTROLLER]["failures"]
     assert failure["task"] == "tether.fleet.token : Say why there are no tokens"
     assert said in failure["message"]
     assert HIDDEN not in json.dumps(document)
@@ -160,7 +160,7 @@ def test_a_failure_with_tokens_at_hand_tells_none(
     monkeypatch.setattr(Api, "items", [*pair, secret("team-b", current=broken, generation="1")])
     status, text, document = play(tmp_path, api, "-vvv")
     assert status != 0
-    (failure,) = document["hosts"]["gpu1"]["failures"]
+    (failure,) = document["hosts"][CONTROLLER]["failures"]
     assert "Secret tether-fleet/token-team-b, key current" in failure["message"]
     assert "something that is not a token" in failure["message"]
     assert "went on" not in text
