@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
@@ -31,13 +32,16 @@ _OPTIONS = {
     "lock": {"type": "path"},
 }
 
+_KUBECONFIG = "fleet_kubeconfig"
 _HOST_KEYS = ("fleet_address", "ansible_host", *settings.PER_HOST)
 
 
 def _has(depot_dir: Optional[str]) -> Callable[[str, str], bool]:
     """Whether the controller has a file, at its source or in the depot."""
     folder = os.path.expanduser(depot_dir or depot.default_folder())
-    return lambda path, digest: any(map(os.path.exists, (path, depot.path_of(folder, digest))))
+    return lambda path, digest: (
+        os.path.exists(path) or (bool(digest) and os.path.exists(depot.path_of(folder, digest)))
+    )
 
 
 class ActionModule(ActionBase):
@@ -111,10 +115,26 @@ class ActionModule(ActionBase):
             str(given["relay_image"]),
             {host: item.get("fleet_cluster_networks") for host, item in hosts.items()},
             _has(given.get("fleet_depot_dir")),
+            self._files(given, own),
         )
         if told:
             result["warnings"] = told
         return result
+
+    @staticmethod
+    def _files(given: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> Dict[str, str]:
+        """Files of the controller that variables name, by the variable."""
+        found = {settings.PASSPHRASE_FILE: given.get(settings.PASSPHRASE_FILE)}
+        for variables in own.values():
+            if _KUBECONFIG in variables:
+                # Its template may need what only a later part has: that part says so.
+                with contextlib.suppress(AnsibleError):
+                    found[_KUBECONFIG] = plain(variables[_KUBECONFIG])
+        return {
+            key: os.path.expanduser(path)
+            for key, path in found.items()
+            if isinstance(path, str) and path
+        }
 
     def _pinned(
         self, option: Optional[str], variable: Any, found: List[inventory.Mistake]

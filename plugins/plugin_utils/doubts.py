@@ -26,12 +26,14 @@ def doubts(
     image: str,
     networks: Mapping[str, Any],
     is_there: Callable[[str, str], bool],
+    files: Mapping[str, str],
 ) -> List[str]:
     """One sentence or two a kind of doubt.
 
     :param image: ``relay_image``
     :param networks: host -> its ``fleet_cluster_networks``
     :param is_there: whether the controller has a file, by its path or in the depot by its digest
+    :param files: variable -> a file that it names
     """
     found = []
     left = _placeholders(plan, image, networks)
@@ -40,7 +42,8 @@ def doubts(
             "Placeholders of an example are left in the inventory: %s. A run needs your own"
             " addresses, networks, files and digests in their place." % _listed(left)
         )
-    missing = [
+    missing = ["%s (%s)" % (path, key) for key, path in files.items() if not is_there(path, "")]
+    missing += [
         "%s for model %s" % (file["source"], key)
         for key, model in plan["models"].items()
         for file in model["files"]
@@ -49,7 +52,7 @@ def doubts(
     if missing:
         found.append(
             "Files that are not on this controller: %s. A run stops where it needs them: put them"
-            " there, or mend `source`." % _listed(missing)
+            " there, or mend their paths." % _listed(missing)
         )
     return found
 

