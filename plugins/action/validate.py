@@ -125,11 +125,11 @@ class ActionModule(ActionBase):
     def _files(given: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> Dict[str, str]:
         """Files of the controller that variables name, by the variable."""
         found = {settings.PASSPHRASE_FILE: given.get(settings.PASSPHRASE_FILE)}
-        for variables in own.values():
-            if _KUBECONFIG in variables:
-                # Its template may need what only a later part has: that part says so.
-                with contextlib.suppress(AnsibleError):
-                    found[_KUBECONFIG] = plain(variables[_KUBECONFIG])
+        user = next((one for one in own.values() if _KUBECONFIG in one), None)
+        if user is not None:
+            # Its template may need what only a later part has: that part says so.
+            with contextlib.suppress(AnsibleError):
+                found[_KUBECONFIG] = plain(user[_KUBECONFIG])
         return {
             key: os.path.expanduser(path)
             for key, path in found.items()
