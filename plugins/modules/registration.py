@@ -81,11 +81,11 @@ EXAMPLES = r"""
     state: absent
     hosts: [gpu2]
 
-- name: Note that a host drains
+- name: Note that a host serves again
   tether.fleet.registration:
     fleet: demo
     kubeconfig: ~/.kube/config
-    state: draining
+    state: serving
     hosts: [gpu1]
 """
 
