@@ -23,7 +23,7 @@ import struct
 import subprocess
 import threading
 import time
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -37,6 +37,15 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain,
 def find_envoy() -> Optional[str]:
     """The Envoy binary to test with: ``TETHER_TEST_ENVOY`` or the one in the path."""
     return os.environ.get("TETHER_TEST_ENVOY") or shutil.which("envoy")
+
+
+def eventually(what: Callable[[], bool], seconds: float = 90) -> float:
+    """Waits as long as a kubelet may take that nobody woke; how long it took."""
+    start = time.monotonic()
+    while not what():
+        assert time.monotonic() - start < seconds
+        time.sleep(0.1)
+    return time.monotonic() - start
 
 
 class Authority:

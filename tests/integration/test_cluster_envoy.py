@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -24,7 +24,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from cluster_ingress import Authority, Ingress, Leaf, Relay, find_envoy
+from cluster_ingress import Authority, Ingress, Leaf, Relay, eventually, find_envoy
 
 TOKEN = "tok%en-" + "x" * 37
 DRAIN_KEY = "d" * 32
@@ -353,13 +353,6 @@ def let_go(ingress: Ingress) -> bool:
     return all(connection.fileno() == -1 for connection in list(ingress.open))
 
 
-def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"], ids=["address", "name"])
 def test_a_host_that_drains_gets_nothing_new_and_ends_what_it_has(bench: Bench, name: str) -> None:
     """With a name among the hosts the whole cluster is replaced, and not its list of hosts."""
@@ -371,11 +364,12 @@ def test_a_host_that_drains_gets_nothing_new_and_ends_what_it_has(bench: Bench, 
     streams: List[bytes] = []
     stream = threading.Thread(target=lambda: streams.append(relay.ask("GET", "/stream/90").body))
     stream.start()
-    eventually(lambda: any(item["path"] == "/stream/90" for item in first.requests))
+    eventually(lambda: any(item["path"] == "/stream/90" for item in first.requests), 20)
     relay.write(bench.files(replace(drained, draining=True), other))
     # From the first request of the other one on.
     eventually(
-        lambda: relay.ask("POST", "/v1/x", b"{}").status == 200 and bool(second.seen("POST"))
+        lambda: relay.ask("POST", "/v1/x", b"{}").status == 200 and bool(second.seen("POST")),
+        20,
     )
     before = len(first.seen("POST"))
     assert {relay.ask("POST", "/v1/x", b"{}").status for _ in range(50)} == {200}
@@ -383,14 +377,14 @@ def test_a_host_that_drains_gets_nothing_new_and_ends_what_it_has(bench: Bench, 
     assert not streams and not let_go(first)
     stream.join(30)
     assert len(streams[0].splitlines()) == 180
-    eventually(lambda: let_go(first))
+    eventually(lambda: let_go(first), 20)
     relay.write(bench.files(drained, other))
 
     def is_back() -> bool:
         assert relay.ask("POST", "/v1/x", b"{}").status == 200
         return len(first.seen("POST")) > before
 
-    eventually(is_back)
+    eventually(is_back, 20)
 
 
 def test_requests_wait_while_the_only_host_drains(bench: Bench) -> None:
@@ -401,7 +395,7 @@ def test_requests_wait_while_the_only_host_drains(bench: Bench) -> None:
     relay.wait_ready()
     relay.write(bench.files(replace(host(ingress, leaf), draining=True)))
     relay.wait_ready(503)
-    eventually(lambda: let_go(ingress))
+    eventually(lambda: let_go(ingress), 20)
     asking, answers = ask_ten(relay)
     time.sleep(4)
     assert answers == []

@@ -17,13 +17,13 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster_api as api
-from cluster_ingress import Authority, Ingress, Leaf
+from cluster_ingress import Authority, Ingress, Leaf, eventually
 
 IMAGE = os.environ.get("TETHER_TEST_RELAY_IMAGE")
 
@@ -112,15 +112,6 @@ def pods(ending: bool = False) -> List[str]:
 
 def logs() -> str:
     return api.kubectl("logs", "-n", "it-a", "-l", "tether.fleet/model=tiny", "--tail=-1")
-
-
-def eventually(what: Callable[[], bool], seconds: float = 90) -> float:
-    """Waits as long as a kubelet may take that nobody woke; how long it took is printed."""
-    start = time.monotonic()
-    while not what():
-        assert time.monotonic() - start < seconds
-        time.sleep(0.1)
-    return time.monotonic() - start
 
 
 def test_from_nothing_to_an_answer_and_through_changes_without_a_roll(fleet: Fleet) -> None:
