@@ -82,6 +82,7 @@ class ActionModule(ControllerAction):
         return {
             "changed": False,
             "differences": differences,
+            "interrupts": any(found[part]["interrupts"] for part in found),
             "preflight": facts["preflight"],
             "certificates": certificates,
             "namespaces": host["namespaces"],

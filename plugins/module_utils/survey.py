@@ -23,7 +23,7 @@ from ansible_collections.tether.fleet.plugins.module_utils import (
     preflight,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends, base
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 
 # part -> (the component, its module's options). What a daemon's component is depends on the host.
 PARTS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
@@ -45,7 +45,8 @@ def survey(desired: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Any]
 
     :param desired: part -> the options that its module would get
     :return: part -> ``{"differs": why, or "", "actions": of the plan's steps, none where there is
-        no plan, "facts": what the plan says holds}``
+        no plan, "interrupts": whether one of them costs a running process its requests, "facts":
+        what the plan says holds}``
     """
     return {name: _plan(name, dict(options)) for name, options in desired.items()}
 
@@ -68,8 +69,7 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
         differs = "; ".join(step.words() for step in plan.steps)
         if not plan.steps and hasattr(component, "settled"):
             differs = component.settled(plan)
-        actions = [step.action for step in plan.steps]
-        return _found(differs, dict(plan.facts, **digests), actions)
+        return _found(differs, dict(plan.facts, **digests), plan.steps)
     except Refusal as refusal:
         return _found(str(refusal), refusal.facts)
     except Exception as error:  # noqa: BLE001 - the part's own role meets it too, and says it
@@ -77,9 +77,18 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _found(
-    differs: str, facts: Optional[Dict[str, Any]] = None, actions: Sequence[str] = ()
+    differs: str, facts: Optional[Dict[str, Any]] = None, steps: Sequence[Step] = ()
 ) -> Dict[str, Any]:
-    return {"differs": differs, "actions": list(actions), "facts": facts or {}}
+    return {
+        "differs": differs,
+        "actions": [step.action for step in steps],
+        # A reload too: the ingress closes connections (plugin_utils/ingress_config.py).
+        "interrupts": any(
+            step.kind == "process" and step.action in ("restart", "reload", "stop")
+            for step in steps
+        ),
+        "facts": facts or {},
+    }
 
 
 def _of_this_platform(options: Dict[str, Any]) -> Dict[str, Any]:

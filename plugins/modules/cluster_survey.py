@@ -111,11 +111,18 @@ blocked:
   returned: success
   type: dict
 draining:
-  description: Hosts that relays leave alone, with the time since when; warned of as well.
+  description:
+    - Hosts that relays leave alone, with the time since when; warned of as well. One that drains
+      for the time of a restart is not among them.
   returned: success
   type: dict
+registered:
+  description: The hosts that have a registration record, those among them that is to be renewed.
+  returned: success
+  type: list
+  elements: str
 records:
-  description: The hosts' registration records, by host.
+  description: The hosts' registration records, by host, but for those that are to be renewed.
   returned: success
   type: dict
 tokens:

@@ -26,8 +26,11 @@ options:
         when one has no record. V(serving) takes that away where it is. What relays do about it is
         M(tether.fleet.relay)'s, which has to run next. A host that is registered anew goes on to
         drain.
+      - V(restarting) is V(draining) for the time of a restart. Exactly O(hosts) are marked so;
+        whoever else was serves again, and hosts that drain otherwise stay as they are. With no
+        hosts it takes all such marks away, as V(present) does for the hosts that it registers.
     type: str
-    choices: [present, absent, draining, serving]
+    choices: [present, absent, draining, restarting, serving]
     default: present
   records:
     description:
@@ -123,7 +126,7 @@ def main() -> None:
         arguments.FLEET_ARG_SPEC,
         state={
             "type": "str",
-            "choices": ["present", "absent", "draining", "serving"],
+            "choices": ["present", "absent", "draining", "restarting", "serving"],
             "default": "present",
         },
         records={"type": "list", "elements": "dict", "default": []},

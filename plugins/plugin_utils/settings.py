@@ -24,7 +24,8 @@ NUMBERS = {
     "relay_host_wait": (1, 600),
     "relay_drain_timeout": (20, 7200),
 }
-OF_CLUSTER = ("relay_image", "fleet_create_namespaces", *NUMBERS)
+BOOLEANS = ("fleet_create_namespaces", "fleet_drain_restarts")
+OF_CLUSTER = ("relay_image", *BOOLEANS, *NUMBERS)
 OF_HOSTS = (PASSPHRASE, *PATHS)
 # All that begin with fleet_, to tell a misspelt one; docs/inventory.md describes each.
 FLEET = (
@@ -35,8 +36,8 @@ FLEET = (
     "fleet_kubeconfig",
     "fleet_kube_context",
     "fleet_cluster_namespace",
-    "fleet_create_namespaces",
     "fleet_max_body_bytes",
+    *BOOLEANS,
     *OF_HOSTS,
 )
 # What the roles take from a user beside them, and begins like it.
@@ -91,7 +92,7 @@ def check(
         Mistake(None, key, text)
         for key, text in [
             ("relay_image", _image(settings.get("relay_image"))),
-            ("fleet_create_namespaces", _boolean(settings.get("fleet_create_namespaces"))),
+            *((key, _boolean(settings.get(key))) for key in BOOLEANS),
             *((key, _number(settings.get(key), *limits)) for key, limits in NUMBERS.items()),
             (PASSPHRASE, _passphrase(settings, {key for _model, key in skip})),
             *((key, wrong_path(key, settings.get(key))) for key in PATHS),

@@ -55,7 +55,7 @@ def _mistakes(answer: Any, asked: List[str]) -> List[str]:
     if not isinstance(answer, Mapping) or sorted(answer) != asked:
         return ["other parts than %s" % ", ".join(asked)]
     wrong = [
-        "%s: no differs, actions and facts" % name
+        "%s: no differs, actions, interrupts and facts" % name
         for name, part in answer.items()
         if not _is_part(part)
     ]
@@ -65,9 +65,10 @@ def _mistakes(answer: Any, asked: List[str]) -> List[str]:
 def _is_part(part: Any) -> bool:
     return (
         isinstance(part, Mapping)
-        and set(part) == {"differs", "actions", "facts"}
+        and set(part) == {"differs", "actions", "interrupts", "facts"}
         and isinstance(part["differs"], str)
         and _is_texts(part["actions"])
+        and isinstance(part["interrupts"], bool)
         and isinstance(part["facts"], Mapping)
     )
 

@@ -3,7 +3,8 @@
 """Hosts are drained, restarted and undrained under load: ingress, engine, the whole host (N5).
 
 First with a model that has another host, whose requests may not even wait; then with a model that
-has none, whose requests wait for it. Nothing may be lost in either.
+has none, whose requests wait for it. Nothing may be lost in either. At the end of each comes
+site.yml, with a change that restarts every engine and reloads every ingress, and drains by itself.
 
     python tests/drills/host_restart.py
 
@@ -51,6 +52,14 @@ def machine(host: str, _unit: str) -> None:
 RESTARTS: tuple[Callable[[str, str], None], ...] = (ingress, engine, machine)
 
 
+def changed() -> str:
+    """Variables unlike the inventory's: other arguments of each engine, another Caddyfile."""
+    models = bed.declared_models()
+    for model in models:
+        model["args"] = [*model["args"][:-1], "2"]
+    return json.dumps({"fleet_models": models, "ingress_max_body_bytes": 30_000_000})
+
+
 def drill(
     host: str, namespace: str, model: str, requests: int, variables: tuple[str, ...]
 ) -> tuple[Load, dict[str, Any]]:
@@ -70,6 +79,13 @@ def drill(
             print(
                 f"{model}, {restart.__name__}: {seconds[restart.__name__]}, lost {lost}", flush=True
             )
+        load.wait_for(requests // 4)
+        # There and back: what runs afterwards is what the inventory says.
+        seconds["site"] = (
+            fleet.play("site", *variables, "-e", changed()),
+            fleet.play("site", *variables),
+        )
+        print(f"{model}, site: {seconds['site']}, lost {len(load.outcome.bad)}", flush=True)
         load.wait_for(max(50, requests - load.outcome.total))
     return load, seconds
 

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 
 import pytest
-from bed import client, get, playbook, site, ssh
+from bed import client, declared_models, get, kubectl, playbook, site, ssh
 
 ASK = json.dumps({"max_tokens": 2, "messages": [{"role": "user", "content": "hello"}]})
 # Asks one after the other, each on a connection of its own, until it is told to stop.
@@ -100,6 +100,47 @@ def test_a_drained_host_can_be_stopped_without_anybody_noticing(undrained):
     assert set(requests.statuses) == {"200"}
     # Its health checks are back.
     assert ssh("gpu1", CONNECTED).stdout
+
+
+PROCESS = "systemctl show --property MainPID --value tether-engine-team-a.tiny"
+DROP_IN = "/run/systemd/system/tether-engine-team-a.tiny.service.d"
+
+
+def test_a_restart_is_drained_and_what_fails_stops_the_rest(undrained):
+    """A change restarts one engine on two hosts. The first one's does not come back: the second is
+    not touched, so that the model is still served; the next run mends the first. A mark that a
+    killed run left is gone then too."""
+    models = declared_models()
+    (tiny,) = [model for model in models if model["name"] == "tiny"]
+    tiny["args"] = ["--ctx-size", "512", "--threads", "2"]
+    former = {host: ssh(host, PROCESS).stdout for host in ("gpu1", "gpu2")}
+    ssh(
+        "gpu1",
+        f"mkdir -p {DROP_IN}; printf '[Service]\\nExecStartPre=/bin/false\\n' >{DROP_IN}/no.conf; "
+        "systemctl daemon-reload",
+    )
+    try:
+        with Requests() as requests:
+            requests.go_on()
+            done = site("-e", json.dumps({"fleet_models": models}))
+            told = " ".join(done.stdout.split())
+            assert done.returncode != 0
+            assert "gpu2: nothing is restarted there, because gpu1 failed." in told
+            assert ssh("gpu2", PROCESS).stdout == former["gpu2"]
+            assert not mark("gpu1") and not mark("gpu2")
+            requests.go_on()
+            ssh("gpu1", f"rm -r {DROP_IN}; systemctl daemon-reload")
+            left = "tether.fleet/draining=2026-01-01T00:00:00Z for a restart"
+            kubectl("annotate", "configmap", "host-gpu2", "-n", "tether-fleet", left)
+            done = site()
+            assert done.returncode == 0, done.stdout
+            assert not mark("gpu1") and not mark("gpu2")
+            requests.go_on()
+    finally:
+        ssh("gpu1", f"rm -rf {DROP_IN}; systemctl daemon-reload")
+    assert set(requests.statuses) == {"200"}
+    assert ssh("gpu1", PROCESS).stdout not in (former["gpu1"], "0\n")
+    assert ssh("gpu1", CONNECTED).stdout and ssh("gpu2", CONNECTED).stdout
 
 
 def test_a_model_without_another_host_is_no_failure_while_it_drains(undrained):

@@ -3,7 +3,9 @@
 """Registration records: what the cluster side knows of hosts, and all that it knows.
 
 One ConfigMap a host in the fleet's namespace, key ``record.json``. An annotation says since when
-relays have been told to leave the host alone, if so; registering it anew keeps that.
+relays have been told to leave the host alone, if so. A user's word for it stays until the user
+takes it back; that of a run which restarts the host ends with the next registration, so that a run
+which is interrupted leaves nobody out of service for long.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Ref
 
 SCHEMA = 1
 KEY = "record.json"
+
+# What a mark for a restart ends with; whoever drains by hand writes the time alone.
+_RESTART = " for a restart"
 
 _PEM = re.compile(r"\s*-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*")
 
@@ -99,6 +104,20 @@ def draining_since(live: Optional[Dict[str, Any]]) -> str:
     return str(notes[labels.DRAINING] or "an unknown time")
 
 
+def is_restarting(since: str) -> bool:
+    """Whether a host drains for the time of a restart alone.
+
+    :param since: as ``draining_since`` gives it
+    """
+    return since.endswith(_RESTART)
+
+
+def _kept(live: Optional[Dict[str, Any]]) -> str:
+    """The mark that outlives a registration: a user's."""
+    since = draining_since(live)
+    return "" if is_restarting(since) else since
+
+
 def record_object(
     record: Dict[str, Any], fleet: str, namespace: str, draining: str = ""
 ) -> Dict[str, Any]:
@@ -108,6 +127,13 @@ def record_object(
     """
     data = {KEY: json.dumps(record, indent=1, sort_keys=True) + "\n"}
     return _object(labels.record_name(record["host"]), data, fleet, namespace, draining)
+
+
+def renewed(
+    record: Dict[str, Any], fleet: str, namespace: str, live: Optional[Dict[str, Any]]
+) -> Dict[str, Any]:
+    """A record as it is to be written over a live one, or where there is none."""
+    return record_object(record, fleet, namespace, _kept(live))
 
 
 def _object(
@@ -167,7 +193,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             refused[record["host"]] = str(_foreign(name, observed["foreign"][name], fleet, place))
             continue
         live = observed["records"].get(name)
-        item = record_object(record, fleet, place, draining_since(live))
+        item = renewed(record, fleet, place, live)
         if live is None or diff.differs(item, live):
             result.steps.append(step("create" if live is None else "update", item, live))
         records[record["host"]] = record
@@ -180,30 +206,41 @@ def _plan_marks(desired: Dict[str, Any], observed: Dict[str, Any], result: Plan)
 
     :raises Refusal: for all hosts together that are to drain and that no relay knows
     """
-    fleet, place, begins = (
-        desired["fleet"],
-        desired["fleet_namespace"],
-        desired["state"] == "draining",
-    )
-    found = {host: observed["records"].get(labels.record_name(host)) for host in desired["hosts"]}
-    unknown = sorted(host for host, live in found.items() if live is None)
-    if unknown and begins:
+    fleet, place, state = desired["fleet"], desired["fleet_namespace"], desired["state"]
+    named = {labels.record_name(host): host for host in desired["hosts"]}
+    unknown = sorted(host for name, host in named.items() if name not in observed["records"])
+    if unknown and state != "serving":
         raise Refusal(
             "hosts to drain",
             "no registration record of %s in namespace %s" % (", ".join(unknown), place),
             "one of each, for no relay knows a host without",
             "Leave those out, or run site.yml for them first",
         )
-    for _host, live in sorted(found.items()):
-        # One that never was registered serves as little as before.
-        if live is not None:
-            since = (draining_since(live) or observed["now"]) if begins else ""
-            name, data = live["metadata"]["name"], live.get("data") or {}
-            item = _object(name, data, fleet, place, since)
-            if diff.differs(item, live):
-                result.steps.append(step("update", item, live))
+    for name, live in sorted(observed["records"].items()):
+        since = _mark(state, name in named, draining_since(live), observed["now"])
+        item = _object(name, live.get("data") or {}, fleet, place, since)
+        if since != draining_since(live):
+            result.steps.append(step("update", item, live))
     result.facts["records"] = {}
     return result
+
+
+def _mark(state: str, named: bool, since: str, now: str) -> str:
+    """The mark of one host.
+
+    :param named: whether the state is asked for this host
+    :param since: the mark that it has
+    """
+    if state == "restarting":
+        # Exactly the hosts named, of all that are not drained by hand.
+        if since and not is_restarting(since):
+            return since
+        return (since or now + _RESTART) if named else ""
+    if not named:
+        return since
+    if state == "serving":
+        return ""
+    return since if since and not is_restarting(since) else now
 
 
 def _foreign(name: str, item: Dict[str, Any], fleet: str, place: str) -> Refusal:

@@ -30,17 +30,22 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     :param options: those of ``relay``, and ``namespaces`` and ``probe_timeout`` (seconds)
     :return: ``{"differs": why or "", "models": relay's verdicts, "orphans", "records": by host,
         "tokens": {namespace: {"current": sha256}}, "blocked": by model, why it will not be
-        served whatever is done on its hosts, "draining": by host, since when}``
+        served whatever is done on its hosts, "draining": by host, since when, but
+        for those that drain for a restart alone; "registered": the hosts that have a record}``
     """
     desired = relay.wishes(options, [], check_mode=False)
     observed = relay.observe(client, desired)
+    resting = relay.draining(desired, observed)
     result: Dict[str, Any] = {
         "models": {},
         "orphans": [],
         "records": _records(desired, observed),
         "tokens": _digests(desired, observed),
         "blocked": {},
-        "draining": relay.draining(desired, observed),
+        "draining": {
+            host: since for host, since in resting.items() if not registration.is_restarting(since)
+        },
+        "registered": sorted(relay.read_records(desired, observed)[0]),
     }
     try:
         relay.check_image(options["image"])
@@ -71,8 +76,7 @@ def _records(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, Any
     found: Dict[str, Any] = {}
     for host, record in relay.read_records(desired, observed)[0].items():
         live = observed["ours"][("ConfigMap", place, labels.record_name(host))]
-        since = registration.draining_since(live)
-        if not diff.differs(registration.record_object(record, fleet, place, since), live):
+        if not diff.differs(registration.renewed(record, fleet, place, live), live):
             found[host] = record
     return found
 

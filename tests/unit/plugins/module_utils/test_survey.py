@@ -6,7 +6,10 @@ import hashlib
 import os
 import pwd
 
+import pytest
+
 from ansible_collections.tether.fleet.plugins.module_utils import survey
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Step
 
 OWNER = pwd.getpwuid(os.getuid()).pw_name
 
@@ -67,6 +70,25 @@ def test_a_part_that_cannot_be_looked_at_is_a_difference(monkeypatch):
 
     monkeypatch.setattr(survey.files, "observe", broken)
     assert "Read-only" in look("/x", content="x")
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "interrupts"),
+    [
+        ("restart", "process", True),
+        ("reload", "process", True),
+        ("stop", "process", True),
+        ("start", "process", False),
+        # systemd reads its files again; no process notices.
+        ("reload", "unit", False),
+        ("update", "unit", False),
+    ],
+)
+def test_what_costs_a_running_process_its_requests(monkeypatch, action, kind, interrupts):
+    steps = [Step("update", "file", "/x"), Step(action, kind, "tether-ingress.service")]
+    monkeypatch.setattr(survey.files, "plan", lambda _wanted, _found: Plan(steps))
+    found = survey.survey({"directories": {"files": [{"path": "/x", "content": ""}]}})
+    assert found["directories"]["interrupts"] == interrupts
 
 
 def test_only_this_platform_counts(tmp_path):

@@ -358,6 +358,7 @@ def test_every_fleet_variable_is_known_and_described():
         ({"relay_image": 5}, "relay_image", "the number 5"),
         ({"fleet_create_namespaces": "true"}, "fleet_create_namespaces", "without quotes"),
         ({"fleet_create_namespaces": 1}, "fleet_create_namespaces", "the number 1"),
+        ({"fleet_drain_restarts": "no"}, "fleet_drain_restarts", "without quotes"),
         ({"fleet_max_body_bytes": 1000}, "fleet_max_body_bytes", "from 1048576 to 1073741824"),
         ({"fleet_max_body_bytes": "32M"}, "fleet_max_body_bytes", "a whole number"),
         ({"relay_host_wait": 0}, "relay_host_wait", "from 1 to 600"),

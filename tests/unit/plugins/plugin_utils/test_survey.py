@@ -35,23 +35,48 @@ def test_every_part_has_a_role_that_mends_it():
     assert {role for roles in survey.MENDED_BY.values() for role in roles} == set(survey.ROLES)
 
 
+def plays():
+    return yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
+
+
+def provisioning():
+    """The entries of all plays that mend hosts, in their order."""
+    return [
+        entry
+        for play in plays()
+        if play["name"] in ("Provision the hosts", "Register the hosts")
+        for entry in play["roles"]
+    ]
+
+
 def test_the_order_is_that_of_the_playbook():
-    plays = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
-    provision = next(play for play in plays if play["name"] == "Provision the hosts")
-    names = [entry["role"].rsplit(".", 1)[1] for entry in provision["roles"]]
+    names = [entry["role"].rsplit(".", 1)[1] for entry in provisioning()]
     assert tuple(names) == survey.ROLES
 
 
 def test_each_role_runs_when_it_is_named():
     """A role whose condition named another one would never run, or always."""
-    plays = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
-    provision = next(play for play in plays if play["name"] == "Provision the hosts")
-    for entry in provision["roles"]:
+    for entry in provisioning():
         name = entry["role"].rsplit(".", 1)[1]
         assert entry["when"] in (
             f"'{name}' in differing",
             f"'{name}' in (needed | default(differing))",
+            f"'{name}' in differing"
+            " and inventory_hostname not in groups.fleet_interrupted | default([])",
         ), name
+
+
+def test_what_waits_for_a_drain_is_done_after_it():
+    """A role that is left out for hosts that are drained first has to come there."""
+    late = {
+        entry["role"].rsplit(".", 1)[1]
+        for entry in provisioning()
+        if "fleet_interrupted" in entry["when"]
+    }
+    drained = yaml.safe_load((ROOT / "playbooks" / "tasks" / "restart_changed.yml").read_text())
+    assert late == {
+        task["ansible.builtin.import_role"]["name"].rsplit(".", 1)[1] for task in drained
+    }
 
 
 RECORD = {"host": "gpu1", "port": 9443, "certificates": ["A"]}
@@ -75,7 +100,7 @@ SHORT = {"check": "disk space at /opt", "found": "1 MiB free", "expected": "500 
 
 
 def part(differs="", *actions, **facts):
-    return {"differs": differs, "actions": list(actions), "facts": facts}
+    return {"differs": differs, "actions": list(actions), "interrupts": False, "facts": facts}
 
 
 @pytest.mark.parametrize(

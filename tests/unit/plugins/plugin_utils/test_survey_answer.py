@@ -19,7 +19,10 @@ PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
 def answer():
-    parts = {name: {"differs": "", "actions": [], "facts": {}} for name in on_host.PARTS}
+    parts = {
+        name: {"differs": "", "actions": [], "interrupts": False, "facts": {}}
+        for name in on_host.PARTS
+    }
     short = [{"check": "room", "found": "1 GiB", "expected": "2 GiB"}]
     parts["preflight"]["facts"] = {
         "platform": "linux-x86_64",
@@ -58,6 +61,7 @@ def test_what_the_module_gives_is_sound():
         (changed("nonsense", {"differs": "", "actions": [], "facts": {}}), "other parts"),
         (changed("engine", "differs", 5), "engine: no differs"),
         (changed("engine", "actions", ["a", {}]), "engine: no differs"),
+        (changed("engine", "interrupts", "yes"), "engine: no differs"),
         (changed("engine", "facts", []), "engine: no differs"),
         (changed("engine", "more", 1), "engine: no differs"),
         (changed("preflight", "facts", "platform", "plan9-vax"), "platform"),

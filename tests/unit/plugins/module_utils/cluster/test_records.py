@@ -176,6 +176,60 @@ def test_a_new_registration_keeps_the_mark() -> None:
             assert registration.draining_since(step.data["object"]) == "2026-01-01T00:00:00Z"
 
 
+NOW = "2026-02-02T00:00:00Z"
+BY_HAND, RESTART = "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z for a restart"
+
+
+@pytest.mark.parametrize(
+    ("state", "before", "after"),
+    [
+        ("restarting", "", NOW + " for a restart"),
+        # An interrupted run is gone on with.
+        ("restarting", RESTART, RESTART),
+        # What a user drained is the user's to bring back, whatever is restarted.
+        ("restarting", BY_HAND, BY_HAND),
+        # A user's word goes further than the run's that marked it first.
+        ("draining", RESTART, NOW),
+        ("serving", RESTART, ""),
+    ],
+)
+def test_a_mark_for_a_restart(state: str, before: str, after: str) -> None:
+    live = registration.record_object(record(), "demo", "f", before)
+    steps = marks(state, live).steps
+    assert [registration.draining_since(step.data["object"]) for step in steps] == (
+        [] if before == after else [after]
+    )
+
+
+def test_exactly_the_hosts_named_are_marked_for_a_restart() -> None:
+    live = [
+        registration.record_object(record(host=host), "demo", "f", since)
+        for host, since in (("gpu1", RESTART), ("gpu2", ""), ("gpu3", BY_HAND))
+    ]
+    for hosts, wanted in (
+        (["gpu2"], {"gpu1": "", "gpu2": NOW + " for a restart"}),
+        ([], {"gpu1": ""}),
+    ):
+        found = {
+            step.data["object"]["metadata"]["name"][len("host-") :]: registration.draining_since(
+                step.data["object"]
+            )
+            for step in marks("restarting", *live, hosts=hosts).steps
+        }
+        assert found == wanted
+
+
+def test_a_new_registration_ends_a_drain_for_a_restart() -> None:
+    """So a run that was killed between the two leaves nobody out for good."""
+    left = registration.record_object(record(), "demo", "f", RESTART)
+    options = {"fleet": "demo", "fleet_namespace": "f", "state": "present", "hosts": []}
+    (step,) = registration.plan(
+        {**options, "records": [record()]},
+        {"records": {"host-gpu1": left}, "foreign": {}, "now": NOW},
+    ).steps
+    assert registration.draining_since(step.data["object"]) == ""
+
+
 def test_somebody_elses_mark_is_taken_away_too() -> None:
     """kubectl annotate: an apply would leave it."""
     noted = registration.record_object(record(), "demo", "f", "by hand")
