@@ -41,7 +41,12 @@ options:
   models:
     description:
       - The models, as the validated plan has them. Read are C(name), C(namespace), C(hosts),
-        C(port) (80), C(replicas) (2) and C(health_path) (C(/health)); other keys are left alone.
+        C(port) (80), C(replicas) (2), C(health_path) (C(/health)), C(adopt) (V(false)) and
+        C(adopt_from) (C([])); other keys are left alone.
+      - With C(adopt) a Service of that name that is somebody else's and has a selector is handed
+        over to the relays once they are ready and one of them has answered a real request. Its
+        address, ports and labels stay. It is given back, not deleted, when the model or C(adopt)
+        goes.
     type: list
     elements: dict
     required: true
@@ -167,6 +172,11 @@ orphans:
   returned: always, once the cluster was read
   type: list
   elements: str
+not_released:
+  description: Models of RV(orphans) whose adopted Service cannot be given back, and why. All their
+    objects stay.
+  returned: always, once the cluster was read
+  type: dict
 changes:
   description: What was changed, or in check mode would be.
   returned: always, once the cluster was read
@@ -190,6 +200,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     certificates,
     registration,
     relay,
+    transfer,
     wait,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
@@ -198,6 +209,9 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import
     converge,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+# Seconds for a relay's answer where nothing is waited for.
+_LOOK = 10
 
 
 def main() -> None:
@@ -239,18 +253,19 @@ def run(module: Any) -> Dict[str, Any]:
     sound, _refused = registration.sort_out(predicted, module.check_mode)
     desired = relay.wishes(params, sound, module.check_mode)
     client = Client(module)
-    outcome = converge(client, relay, desired, module.check_mode)
-    for warning in outcome.warnings:
-        module.warn(warning)
-    verdicts = outcome.plan.facts.pop("verdicts")
-    for key, error in outcome.errors.items():
-        if key in verdicts:
-            verdicts[key].state, verdicts[key].reason = "refused", str(error)
-        else:
-            # One that is no longer wanted, and could not be removed.
-            module.warn("%s: %s" % (key, error))
+    # A Service of somebody else waits until its relays have shown that they serve.
+    first = desired if module.check_mode else dict(desired, hand_over=())
+    outcome = converge(client, relay, first, module.check_mode)
+    verdicts = outcome.plan.facts["verdicts"]
+    refuse(verdicts, outcome)
     settle(client, module, verdicts, outcome)
+    if not module.check_mode:
+        timeout = params["wait_timeout"] if params["wait"] else _LOOK
+        transfer.transfer(client, relay, desired, outcome, timeout)
+        refuse(verdicts, outcome)
+    tell(module, outcome, verdicts)
     result = outcome.result()
+    result.pop("verdicts")
     for key, verdict in verdicts.items():
         verdict.steps = [item for item in outcome.steps if item.data.get("model") == key]
     result["models"] = {key: verdict.result() for key, verdict in verdicts.items()}
@@ -258,11 +273,29 @@ def run(module: Any) -> Dict[str, Any]:
     return result
 
 
+def refuse(verdicts: Dict[str, Any], outcome: Outcome) -> None:
+    """Note of each model that could not be written what stopped it."""
+    for key, error in outcome.errors.items():
+        if key in verdicts:
+            verdicts[key].state, verdicts[key].reason = "refused", str(error)
+
+
+def tell(module: Any, outcome: Outcome, verdicts: Dict[str, Any]) -> None:
+    """Warn of what failed without stopping a model that is wanted."""
+    for warning in outcome.warnings:
+        module.warn(warning)
+    kept = outcome.plan.facts["not_released"]
+    lost = {key: str(error) for key, error in outcome.errors.items() if key not in verdicts}
+    # Models that are no longer wanted, and could not be removed.
+    for key, reason in {**kept, **lost}.items():
+        module.warn("%s: %s" % (key, reason))
+
+
 def settle(client: Client, module: Any, verdicts: Dict[str, Any], outcome: Outcome) -> None:
     """Say of each model that is to be served whether its relays run, waiting where asked to."""
     if module.check_mode:
         for verdict in verdicts.values():
-            if verdict.state == "served" and verdict.steps:
+            if verdict.state == "served" and (verdict.steps or verdict.transfer):
                 verdict.state = "planned"
         return
     pending = [

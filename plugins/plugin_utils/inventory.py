@@ -34,9 +34,10 @@ DEFAULT_NAMESPACE = "tether-fleet"
 INGRESS_PORT = 9443
 
 _DEFAULTS: Dict[str, Any] = {"port": 80, "replicas": 2, "args": [], "environment": {}}
+_DEFAULTS.update(adopt=False, adopt_from=[])
 # The order in which a plan shows them.
 _KEYS = ["name", "namespace", "engine", "hosts", "port", "replicas", "files", "args"]
-_KEYS += ["environment", "engine_port"]
+_KEYS += ["environment", "engine_port", "adopt", "adopt_from"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Split GGUF files must lie side by side, which a store by digest does not give them.
 _SPLIT = re.compile(r"-[0-9]{5}-of-(?!00001)[0-9]{5}\.gguf$")
@@ -242,6 +243,9 @@ def _check_model(
                 found.append(Mistake(label, "hosts[%d]" % index, reason))
     if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
+    if model.get("adopt_from") and model.get("adopt", False) is False:
+        text = "says from whom to adopt, but adopt is not true; set it, or remove this key"
+        found.append(Mistake(label, "adopt_from", text))
     engine = None
     if isinstance(model.get("engine"), str):
         engine = catalogue.get(model["engine"])

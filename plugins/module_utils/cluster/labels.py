@@ -30,6 +30,10 @@ RETRY_MANAGER = MANAGER + "-retry"
 # On a host's record, with the time since when: relays send that host nothing new.
 DRAINING = "tether.fleet/draining"
 
+# On a Service that was somebody else's: what it selected before relays served it. Beside it are the
+# labels FLEET and MODEL; all other labels stay its owner's.
+ADOPTED = "tether.fleet/adopted"
+
 STATE_NAME = "state"
 LEASE_NAME = "tether-writer"
 
@@ -60,7 +64,11 @@ def pod_selector(fleet: str, model: str) -> Dict[str, str]:
 
 def fleet_selector(fleet: str, record: Optional[str] = None) -> str:
     """A label selector for the API: everything of a fleet, or its records of one kind."""
-    labels = record_labels(fleet, record) if record else fleet_labels(fleet)
+    return query(record_labels(fleet, record) if record else fleet_labels(fleet))
+
+
+def query(labels: Dict[str, str]) -> str:
+    """A label selector for the API: all of these."""
     return ",".join("%s=%s" % item for item in sorted(labels.items()))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     drain,
@@ -41,6 +41,8 @@ class Model:
     """One model as the cluster side sees it.
 
     :ivar hosts: the hosts that may serve it, already checked
+    :ivar adopt: whether a Service of its name that is somebody else's may be handed over to it
+    :ivar adopt_from: who has been told to leave that Service's selector alone
     """
 
     name: str
@@ -50,6 +52,8 @@ class Model:
     health_path: str = "/health"
     limits: envoy_data.Limits = envoy_data.DEFAULT_LIMITS
     hosts: List[envoy_data.Host] = field(default_factory=list)
+    adopt: bool = False
+    adopt_from: Tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

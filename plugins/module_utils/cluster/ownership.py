@@ -41,7 +41,10 @@ def describe_owner(item: Dict[str, Any]) -> str:
         {
             entry["manager"]
             for entry in meta.get("managedFields") or []
-            if entry.get("manager") and entry["manager"] not in _NOT_OWNERS
+            if entry.get("manager")
+            and entry["manager"] not in _NOT_OWNERS
+            # Of ours it says only that it was handed over once.
+            and entry["manager"] != labels.MANAGER
         }
     )
     if managers:

@@ -21,18 +21,14 @@ _PARALLEL = 8
 
 
 def ask(
-    client: Client, namespace: str, service: str, port: int, path: str, body: Any, timeout: float
+    client: Client, namespace: str, target: str, path: str, body: Any, timeout: float
 ) -> Tuple[int, str]:
-    """One request. The proxy reaches a ready endpoint of the Service as a client pod would.
+    """One request. The proxy reaches a ready endpoint of a Service as a client pod would.
 
+    :param target: ``services/http:NAME:PORT``, or ``pods/...`` for one pod
     :raises bounded.TooLargeError: when there is more of an answer than an engine gives
     """
-    where = "/api/v1/namespaces/%s/services/http:%s:%d/proxy%s" % (
-        namespace,
-        service,
-        port,
-        path,
-    )
+    where = "/api/v1/namespaces/%s/%s/proxy%s" % (namespace, target, path)
     method = "GET" if body is None else "POST"
     try:
         return client.raw(
@@ -83,12 +79,19 @@ def judge(status: int, text: str) -> Optional[str]:
 
 
 def probe(
-    client: Client, namespace: str, name: str, port: int, timeout: float, chat: bool = True
+    client: Client,
+    namespace: str,
+    name: str,
+    port: int,
+    timeout: float,
+    chat: bool = True,
+    target: Optional[str] = None,
 ) -> Dict[str, Any]:
     """Ask one model for its list of models and for one token.
 
     :param timeout: seconds for both together; a request that no relay is ready for is repeated
         within them
+    :param target: whom to ask, as in ``ask``; the model's Service when it is not given
     :return: ``{"ok", "status", "latency", "excerpt", "reason", "model"}``
     """
     end = time.monotonic() + timeout
@@ -100,6 +103,7 @@ def probe(
         "reason": "",
         "model": name,
     }
+    asked = target or "services/http:%s:%d" % (name, port)
     paths = ["/v1/models", "/v1/chat/completions"] if chat else ["/v1/models"]
     for path in paths:
         body: Optional[Dict[str, Any]] = None
@@ -112,7 +116,7 @@ def probe(
         while True:
             start = time.monotonic()
             left = max(1.0, end - start)
-            status, text, reason = _ask_and_judge(client, namespace, name, port, path, body, left)
+            status, text, reason = _ask_and_judge(client, namespace, asked, path, body, left)
             # A token may take a while to reach a host or a relay; a refusal of the request itself
             # will not pass.
             passing = status in (0, 401, 403, 500, 502, 503, 504) and not _forbidden(status, text)

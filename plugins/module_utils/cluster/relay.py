@@ -17,16 +17,18 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     answers,
     certificates,
+    claims,
     diff,
     drain,
     envoy_data,
-    events,
+    former,
     forms,
+    handover,
     labels,
     objects,
-    ownership,
     registration,
     state,
+    strays,
     tokens,
     wait,
 )
@@ -72,6 +74,7 @@ class Verdict:
     :ivar draining: the accepted hosts that get no request now
     :ivar ready: whether all its relays ran when the cluster was read
     :ivar blocked: whether it is refused whatever its hosts and their records say
+    :ivar transfer: whether its Service, somebody else's, is yet to be handed over to it
     """
 
     state: str = "served"
@@ -82,6 +85,7 @@ class Verdict:
     draining: List[str] = field(default_factory=list)
     ready: bool = False
     blocked: bool = False
+    transfer: bool = False
 
     def result(self) -> Dict[str, Any]:
         return {
@@ -117,6 +121,8 @@ def wishes(
         predicted={record["host"]: record for record in predicted},
         ca=options["ca_certificate"],
         check_mode=check_mode,
+        # The models whose relays may take a Service over: all, where nothing is written.
+        hand_over=None,
     )
 
 
@@ -168,6 +174,11 @@ def read_models(
         path = entry.get("health_path") or "/health"
         if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
             wrong.append("%s: health_path is not a plain path" % label)
+        adopt, adopt_from = entry.get("adopt", False), entry.get("adopt_from") or []
+        if not isinstance(adopt, bool):
+            wrong.append("%s: adopt is neither true nor false" % label)
+        if not isinstance(adopt_from, list) or not all(isinstance(one, str) for one in adopt_from):
+            wrong.append("%s: adopt_from is not a list of names" % label)
         if key in models:
             wrong.append("%s: given twice" % label)
         if wrong:
@@ -180,6 +191,8 @@ def read_models(
             path,
             limits,
             [envoy_data.Host(host, "", 0) for host in sorted(set(hosts or []))],
+            adopt,
+            tuple(adopt_from),
         )
     if wrong:
         raise Refusal(
@@ -196,8 +209,11 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
     selector = labels.fleet_selector(desired["fleet"])
     ours: Dict[Key, Dict[str, Any]] = {}
     for kind in KINDS:
-        for item in client.list(kind, selector):
-            ours[_key(item)] = item
+        # An adopted Service keeps the mark of whoever manages it.
+        marks = "%s=%s" % (labels.FLEET, desired["fleet"]) if kind == "Service" else selector
+        for item in client.list(kind, marks):
+            if labels.is_ours(item, desired["fleet"]) or former.is_adopted(item):
+                ours[_key(item)] = item
     listed = client.list("Namespace", metadata_only=True)
     namespaces = {item["metadata"]["name"] for item in listed}
     ending = {
@@ -215,9 +231,14 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
     foreign: Dict[Key, Dict[str, Any]] = {}
     for kind, keys in missing.items():
         foreign.update(_look_up(client, kind, keys))
+    services = [key for key in missing.get("Service", []) if key in foreign]
+    adoptable = {("Service", *model.key.split("/")) for model in desired["models"] if model.adopt}
+    new = {key[1:] for key in missing.get("Service", []) if key not in foreign or key in adoptable}
     return {
         "ours": ours,
         "foreign": foreign,
+        "services": _look_up(client, "Service", [k for k in services if k in adoptable], False),
+        "strays": strays.look_up(client, new),
         "namespaces": namespaces,
         "ending": ending,
         "now": client.now(),
@@ -233,20 +254,21 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     findings: Dict[str, Dict[str, str]] = {}
     result = Plan()
     first: List[Step] = []
+    transfers: List[Step] = []
     verdicts: Dict[str, Verdict] = {}
     new_namespaces: Dict[str, List[str]] = {}
     records, broken, predicted = read_records(desired, observed)
     resting = draining(desired, observed)
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict()
-        foreign = [observed["foreign"][key] for key in _keys(model) if key in observed["foreign"]]
-        for item in foreign:
-            name = "%s %s/%s" % _key(item)
-            owner = ownership.describe_owner(item)
-            findings[name] = {"uid": item["metadata"].get("uid", ""), "owner": owner}
-            if remembered.get(name) != findings[name]:
-                first.append(_refusal_event(item, name, owner, model, desired["fleet"]))
-        blocked = _blocked(model, foreign, desired, observed)
+        claim = claims.of_model(model, _keys(model), desired["fleet"], observed)
+        for conflict in claim.conflicts:
+            findings[conflict.name] = conflict.finding
+            if remembered.get(conflict.name) != conflict.finding:
+                first.append(claims.event(conflict, model, desired["fleet"]))
+        blocked = _blocked(model, claim.conflicts, desired, observed)
+        if claim.release:
+            verdict.steps = [claim.release]
         if blocked:
             verdict.state, verdict.reason, verdict.blocked = "refused", blocked, True
             continue
@@ -272,8 +294,12 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
         drain_key = drain.read_key(running) or secrets.token_hex(16)
         verdict.steps = _model_steps(
-            replace(model, hosts=hosts), token, drain_key, desired, observed
+            replace(model, hosts=hosts), token, drain_key, desired, observed, not claim.service
         )
+        if claim.adopt and verdict.dials:
+            verdict.transfer = True
+            if desired.get("hand_over") is None or model.key in desired["hand_over"]:
+                transfers.append(claim.adopt)
         verdict.ready = running is not None and wait.unfinished(running) is None
     for name, models in sorted(new_namespaces.items()):
         item = objects.namespace(name, desired["fleet"])
@@ -283,28 +309,26 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         wanted = state.state_object(findings, desired["fleet"], desired["fleet_namespace"])
         action = "create" if remembered_live is None else "update"
         result.steps.append(step(action, wanted, remembered_live))
-    orphans, removals = _orphans(desired, observed)
+    orphans, removals, kept = _orphans(desired, observed)
     result.steps += removals
     for verdict in verdicts.values():
         result.steps += verdict.steps
+    result.steps += transfers
     result.facts["verdicts"] = verdicts
     result.facts["orphans"] = orphans
+    result.facts["not_released"] = kept
     return result
 
 
 def _blocked(
     model: objects.Model,
-    foreign: List[Dict[str, Any]],
+    conflicts: List[claims.Conflict],
     desired: Dict[str, Any],
     observed: Dict[str, Any],
 ) -> Optional[str]:
     """Why a model cannot be served whatever its hosts say, or None."""
-    if foreign:
-        return "; ".join(
-            "%s %s/%s exists and is not this fleet's (%s). Remove or rename it, or rename the model"
-            % (*_key(item), ownership.describe_owner(item))
-            for item in foreign
-        )
+    if conflicts:
+        return "; ".join(conflict.text for conflict in conflicts)
     if model.namespace not in observed["namespaces"] and not desired["create_namespaces"]:
         return (
             "namespace %s does not exist. Create it, or set fleet_create_namespaces: true"
@@ -337,13 +361,15 @@ def _keys(model: objects.Model) -> List[Key]:
     ]
 
 
-def _look_up(client: Client, kind: str, keys: List[Key]) -> Dict[Key, Dict[str, Any]]:
+def _look_up(
+    client: Client, kind: str, keys: List[Key], metadata_only: bool = True
+) -> Dict[Key, Dict[str, Any]]:
     """What has one of these names without being ours: its metadata alone, Secrets stay unread."""
     if len(keys) <= _SINGLE_LOOKUPS:
-        found = [client.get(kind, name, place, metadata_only=True) for _kind, place, name in keys]
+        found = [client.get(kind, name, place, metadata_only) for _kind, place, name in keys]
         items = [item for item in found if item is not None]
     else:
-        items = client.list(kind, metadata_only=True)
+        items = client.list(kind, metadata_only=metadata_only)
     return {_key(item): item for item in items if _key(item) in keys}
 
 
@@ -490,19 +516,19 @@ def _model_steps(
     drain_key: str,
     desired: Dict[str, Any],
     observed: Dict[str, Any],
+    own_service: bool,
 ) -> List[Step]:
     steps: List[Step] = []
     for item in objects.model_objects(model, desired["fleet"], desired["image"], token, drain_key):
         live = observed["ours"].get(_key(item))
+        if item["kind"] == "Service" and not own_service:
+            continue
         if live is None:
-            steps.append(step("create", item, None, model.key))
+            steps.append(step("create", item, None, model.key, **_told(item, model, desired)))
         elif diff.differs(item, live):
             data: Dict[str, Any] = {}
             if item["kind"] in ("ConfigMap", "Secret"):
-                selector = ",".join(
-                    "%s=%s" % pair
-                    for pair in sorted(labels.pod_selector(desired["fleet"], model.name).items())
-                )
+                selector = labels.query(labels.pod_selector(desired["fleet"], model.name))
                 data["touch"] = (
                     (model.namespace, selector),
                     observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -511,40 +537,46 @@ def _model_steps(
     return steps
 
 
-def _refusal_event(
-    item: Dict[str, Any], finding: str, owner: str, model: objects.Model, fleet: str
-) -> Step:
-    kind = item["kind"]
-    message = (
-        "Model %s of fleet %s is not set up: this %s is not the fleet's (%s) and stays as it is."
-        % (model.key, fleet, kind, owner)
-    )
-    return Step(
-        "create",
-        "Event",
-        "OwnershipRefused on %s" % finding,
-        after=message,
-        data={
-            "object": events.event(item, "OwnershipRefused", message, fleet),
-            "live": None,
-            "model": "",
-            "finding": finding,
-        },
-    )
+def _told(item: Dict[str, Any], model: objects.Model, desired: Dict[str, Any]) -> Dict[str, Any]:
+    """What is told in the cluster about an object that is made."""
+    if item["kind"] != "Deployment":
+        return {}
+    hosts = ", ".join("%s (%s)" % (host.name, host.address) for host in model.hosts)
+    message = "Relays of model %s of fleet %s; they ask %s." % (model.key, desired["fleet"], hosts)
+    return {"event": ("RelayCreated", message, desired["fleet"])}
 
 
-def _orphans(desired: Dict[str, Any], observed: Dict[str, Any]) -> Tuple[List[str], List[Step]]:
-    """Models with objects of ours that nobody wants any more, and the steps that remove them."""
+def _orphans(
+    desired: Dict[str, Any], observed: Dict[str, Any]
+) -> Tuple[List[str], List[Step], Dict[str, str]]:
+    """Models with objects of ours that nobody wants any more, and the steps that remove them.
+
+    The last is by model why its Service cannot be given back; its relays then stay.
+    """
     wanted = {(model.namespace, model.name) for model in desired["models"]}
     found: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
-    for (_kind, place, _name), item in observed["ours"].items():
+    for (_kind, place, name), item in observed["ours"].items():
         model = (item["metadata"].get("labels") or {}).get(labels.MODEL)
+        if former.is_adopted(item):  # its labels are in its owner's hands
+            model = name
         if model and (place, model) not in wanted:
             found.setdefault((place, model), []).append(item)
     steps: List[Step] = []
+    kept: Dict[str, str] = {}
     for (place, model), items in sorted(found.items()):
         if desired["prune"]:
             key = "%s/%s" % (place, model)
-            for item in sorted(items, key=lambda one: _REMOVAL.index(one["kind"])):
-                steps.append(step("remove", None, item, key))
-    return ["%s/%s" % item for item in sorted(found)], steps
+            try:
+                steps += _removal(items, key, desired["fleet"])
+            except Refusal as refusal:
+                kept[key] = str(refusal)
+    return ["%s/%s" % item for item in sorted(found)], steps, kept
+
+
+def _removal(items: List[Dict[str, Any]], key: str, fleet: str) -> List[Step]:
+    return [
+        handover.release(item, key, fleet)
+        if former.is_adopted(item)
+        else step("remove", None, item, key)
+        for item in sorted(items, key=lambda one: _REMOVAL.index(one["kind"]))
+    ]

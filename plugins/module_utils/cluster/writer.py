@@ -13,7 +13,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import diff, labels, state
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    diff,
+    events,
+    labels,
+    state,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client, Failed
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.lease import Lease, LeaseLost
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
@@ -56,7 +61,8 @@ def step(
 
     :param model: the model's key; what fails for one model does not stop another
     :param data: ``models``: keys of all who need a step that is not one model's alone; else
-        what the component needs
+        what the component needs; ``event``: reason, message and fleet of what is then told;
+        ``patch``: what is merged into a live object that is not ours
     """
     item = desired or live or {}
     meta = item["metadata"]
@@ -119,7 +125,7 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
         if untold and _is_state(item):
             item.data["object"] = state.without(item.data["object"], untold)
         try:
-            _write(client, item)
+            made = _write(client, item)
         except LeaseLost:
             raise
         except Refusal as refusal:
@@ -136,6 +142,8 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
                 raise
             continue
         outcome.steps.append(item)
+        if item.data.get("event") and made:
+            _announce(client, item, made, outcome)
         if item.data.get("touch"):
             touched[item.data["touch"][0]] = item.data["touch"][1]
     for (namespace, selector), value in touched.items():
@@ -152,25 +160,47 @@ def _is_state(item: Step) -> bool:
     return item.kind == "ConfigMap" and item.name.endswith("/" + labels.STATE_NAME)
 
 
-def _write(client: Client, item: Step) -> None:
+def _announce(client: Client, item: Step, made: Dict[str, Any], outcome: Outcome) -> None:
+    """Send the Event of a step that was just carried out: such a step comes once."""
+    reason, message, fleet = item.data["event"]
+    try:
+        _send(client, events.event(dict(made, kind=item.kind), reason, message, fleet, False))
+    except Refusal as refusal:
+        outcome.warnings.append("No event could be sent: %s" % refusal)
+
+
+def _send(client: Client, event: Dict[str, Any]) -> None:
+    now = client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    client.create(dict(event, firstTimestamp=now, lastTimestamp=now))
+
+
+def _write(client: Client, item: Step) -> Optional[Dict[str, Any]]:
+    """Carry one step out; what was created or patched."""
     wanted, live = item.data["object"], item.data["live"]
     if item.kind == "Event":
-        now = client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        client.create(dict(wanted, firstTimestamp=now, lastTimestamp=now))
-        return
+        _send(client, wanted)
+        return None
     if item.action == "remove":
         meta = live["metadata"]
         client.delete(item.kind, meta.get("namespace"), meta["name"], meta["uid"])
-        return
+        return None
+    if item.data.get("patch"):
+        meta = live["metadata"]
+        try:
+            return client.merge(item.kind, meta["namespace"], meta["name"], item.data["patch"])
+        except Failed as error:
+            if error.status in (404, 409):
+                raise Moved("%s %s" % (item.kind, item.name)) from error
+            raise
     if item.action == "create":
         try:
-            client.create(wanted)
+            return client.create(wanted)
         except Failed as error:
             if error.status == 409:
                 raise Moved("%s %s" % (item.kind, item.name)) from error
             raise
-        return
     _update(client, item, wanted, live)
+    return None
 
 
 def _update(client: Client, item: Step, wanted: Dict[str, Any], live: Dict[str, Any]) -> None:

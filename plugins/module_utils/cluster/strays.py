@@ -1,0 +1,52 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""EndpointSlices that somebody else keeps for a Service's name: they send its requests elsewhere.
+
+kube-proxy takes every slice with the Service's name in its label, whatever the selector says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Set, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+
+KIND = "EndpointSlice"
+
+_SERVICE = "kubernetes.io/service-name"
+_KEEPER = "endpointslice.kubernetes.io/managed-by"
+# Kubernetes' own controllers, as of 1.34: one follows selectors, one copies Endpoints objects.
+_OF_SELECTORS = "endpointslice-controller.k8s.io"
+_MIRROR = "endpointslicemirroring-controller.k8s.io"
+
+Place = Tuple[str, str]
+
+
+def look_up(client: Client, places: Set[Place]) -> Dict[Place, List[Dict[str, Any]]]:
+    """Such slices of Services by (namespace, name), with one request; their metadata alone."""
+    if not places:
+        return {}
+    selector = "%s,%s!=%s" % (_SERVICE, _KEEPER, _OF_SELECTORS)
+    found: Dict[Place, List[Dict[str, Any]]] = {}
+    for item in client.list(KIND, selector, metadata_only=True):
+        meta = item["metadata"]
+        place = meta["namespace"], meta["labels"][_SERVICE]
+        if place in places:
+            found.setdefault(place, []).append(item)
+    return found
+
+
+def remedy(item: Dict[str, Any]) -> str:
+    """What to do about one, as a sentence without its full stop. Pure."""
+    meta = item["metadata"]
+    marks = meta.get("labels") or {}
+    if marks.get(_KEEPER) == _MIRROR:
+        return "It mirrors an Endpoints object: kubectl delete endpoints %s -n %s" % (
+            marks.get(_SERVICE),
+            meta["namespace"],
+        )
+    return (
+        "It sends requests for Service %s elsewhere, whatever that Service's selector says: remove"
+        " it (kubectl delete endpointslice %s -n %s), or take its label %s off"
+        % (marks.get(_SERVICE), meta["name"], meta["namespace"], _SERVICE)
+    )
