@@ -10,14 +10,15 @@ test bed needs. docs/performance.md says what is measured and what the figures d
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import Any
 
+from bench_parts import testbed
+from bench_parts.aims import Aim, finish
+from bench_parts.places import BenchError
+from bench_parts.progress import say
 from converge_parts import figures, hosts, pyinfra_source, role_source, table
 from converge_parts.fleet import Fleet
-from converge_parts.places import BenchError
-from converge_parts.progress import say
 
 _CONTROLS = ("role", "ordinary", "pyinfra")
 # The number of hosts at which one change is timed.
@@ -27,7 +28,7 @@ _CHANGE_AT = 4
 def main() -> int:
     options = _options()
     found: dict[str, Any] = {"hosts": {}}
-    aims: list[figures.Aim] = []
+    aims: list[Aim] = []
     error = ""
     try:
         say("bringing up the bed and the controls")
@@ -43,24 +44,13 @@ def main() -> int:
                 aims += met
     except (BenchError, ValueError, TimeoutError) as problem:
         error = str(problem)
-        print(f"converge: {error}", file=sys.stderr, flush=True)
     finally:
         if not options.keep_bed:
-            hosts.down()
-    for aim in aims:
-        print(table.aim(aim))
-    ok = not error and all(aim.met for aim in aims)
-    found["aims"] = [
-        {"aim": aim.text, "found": aim.found, "limit": aim.limit, "met": aim.met} for aim in aims
-    ]
-    if error:
-        # The whole of it is on standard error.
-        found["error"] = error.splitlines()[0]
-    print(json.dumps({"name": "converge", "ok": ok, "figures": found}))
-    return 0 if ok else 1
+            testbed.down()
+    return finish("converge", found, aims, error)
 
 
-def _measure(fleet: Fleet, options: argparse.Namespace) -> tuple[dict[str, Any], list[figures.Aim]]:
+def _measure(fleet: Fleet, options: argparse.Namespace) -> tuple[dict[str, Any], list[Aim]]:
     """Time one number of hosts and print its rows."""
     say(f"{fleet.count} host(s): converging and proving")
     fleet.settle()

@@ -15,7 +15,7 @@ TREES = [
     ((f"{LINKED}/plugins",), (COLLECTIONS,)),
     (("tests/run",), ("tests/run",)),
     (("tests/testbed",), ("tests/testbed",)),
-    (("tests/bench",), ("tests/bench",)),
+    (("tests/bench",), ("tests/bench", "tests/integration")),
     (("tests/callbacks",), ("tests/callbacks",)),
     (("tests/demo",), ("tests/demo",)),
     (("tests/docs",), ("tests/docs",)),

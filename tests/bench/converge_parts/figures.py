@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
+
+from bench_parts.aims import Aim
 
 from .measure import Run
 
@@ -17,19 +18,6 @@ MOST_OF_PYINFRA = 1.0
 
 Round = dict[str, Run]
 """Way to its run."""
-
-
-@dataclass(frozen=True)
-class Aim:
-    """One aim at one number of hosts."""
-
-    text: str
-    found: float
-    limit: float
-
-    @property
-    def met(self) -> bool:
-        return self.found <= self.limit
 
 
 def summary(runs: list[Run]) -> dict[str, Any]:

@@ -8,10 +8,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench_parts.places import ROOT, BenchError
+
 from . import hosts, inventories, proofs, same_state
 from .figures import Round
 from .measure import Run
-from .places import ROOT, WAYS, BenchError
+from .places import WAYS
 from .role_source import COLLECTIONS, playbook
 from .sessions import Ledger
 from .tools import Playbook, Pyinfra, Tool

@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
-from .command import run
-from .places import BED, BED_STATE, ROOT
-
-_TESTBED = (sys.executable, str(ROOT / "tests" / "testbed"), "--bed", BED)
+from bench_parts import testbed
+from bench_parts.command import run
+from bench_parts.places import BED, BED_STATE, ROOT
 
 
 def names(count: int) -> list[str]:
@@ -25,24 +22,13 @@ def up(count: int, *, fresh: bool) -> None:
 
     :param fresh: from nothing: what an earlier run left would be measured too
     """
-    if fresh:
-        run([*_TESTBED, "down"])
-    run([*_TESTBED, "up", "--hosts", ",".join(names(count))], timeout=3000)
+    testbed.up(names(count), fresh=fresh)
     run(["sh", ROOT / "tests" / "models" / "prepare.sh", BED, sys.executable])
-
-
-def down() -> None:
-    run([*_TESTBED, "down"])
-
-
-def status() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(run([*_TESTBED, "status", "--json"]))
-    return content
 
 
 def addresses() -> dict[str, str]:
     """Host name to address."""
-    return {name: host["address"] for name, host in status()["hosts"].items()}
+    return {name: host["address"] for name, host in testbed.status()["hosts"].items()}
 
 
 def disk(host: str) -> Path:
@@ -55,6 +41,6 @@ def inside(host: str) -> list[str]:
 
     What the benchmark itself looks at must not appear among the logins that it counts.
     """
-    keeper = status()["hosts"][host]["pid"]
+    keeper = testbed.status()["hosts"][host]["pid"]
     children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
     return ["nsenter", "--target", children[0], "--mount", "--uts", "--ipc", "--pid", "--net"]

@@ -9,8 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bench_parts import testbed
+from bench_parts.places import BED, BED_STATE
+
 from . import hosts
-from .places import BED, BED_STATE, STATE
+from .places import STATE
 
 ARGUMENTS = ["--ctx-size", "512", "--threads", "1"]
 # What "one change" changes: one argument of one engine on one host.
@@ -20,7 +23,7 @@ CHANGED_HOST = "gpu2"
 
 def site(count: int, *, changed: bool = False) -> Path:
     """The fleet that playbooks/site.yml provisions: one tiny model a host, one relay a model."""
-    state = hosts.status()
+    state = testbed.status()
     model = BED_STATE / "models" / "tiny.gguf"
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
     # The bed's node is the gateway of its network; pods come with its address or their own.

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .command import run
-from .progress import say
+from bench_parts.command import run
+from bench_parts.progress import say
+
 from .sessions import Ledger
 
 

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from bench_parts.places import BenchError
+
 from . import hosts
 from .measure import Run
-from .places import BenchError
 from .sessions import Ledger
 from .tools import Tool
 

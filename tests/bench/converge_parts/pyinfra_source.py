@@ -8,8 +8,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from .command import run
-from .places import CACHE, PYINFRA_VERSION
+from bench_parts.command import run
+from bench_parts.places import CACHE
+
+from .places import PYINFRA_VERSION
 
 _HOME = CACHE / f"pyinfra-{PYINFRA_VERSION}"
 PROGRAM = _HOME / "bin" / "pyinfra"

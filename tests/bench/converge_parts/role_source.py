@@ -17,17 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
+from bench_parts.command import run
+from bench_parts.places import CACHE, BenchError
 
 from . import hosts
-from .command import run
 from .places import (
-    CACHE,
     GALAXY,
     NODE_EXPORTER_VERSION,
     ROLE_COLLECTION,
     ROLE_VERSION,
     STATE,
-    BenchError,
 )
 
 VARIABLE = "TETHER_BENCH_ROLE"

@@ -14,9 +14,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from bench_parts.command import run
+from bench_parts.places import BED_STATE
+
 from . import hosts
-from .command import run
-from .places import BED_STATE, ON_HOST, STATE
+from .places import ON_HOST, STATE
 
 _PROGRAM = (ON_HOST / "describe_state.py").read_text()
 

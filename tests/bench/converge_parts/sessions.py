@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench_parts.command import run
+
 from . import hosts
-from .command import run
 
 _SETTING = "etc/ssh/sshd_config.d/bench.conf"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .figures import Aim
+from bench_parts import rows
 
 TITLES = {
     "site": "site.yml, the whole",
@@ -52,11 +52,6 @@ def ratios(count: int, found: dict[str, float]) -> str:
     return f"{count:>5}  time over that of the control, in the same round: {words}"
 
 
-def aim(found: Aim) -> str:
-    verdict = "met" if found.met else "NOT MET"
-    return f"{verdict:<8} {found.text}: {found.found:g}, at most {found.limit:g}"
-
-
 def profile(count: int, tasks: list[tuple[str, float]]) -> str:
     lines = [f"Where the time goes in site.yml, {count} host{'s' if count > 1 else ''}:"]
     lines += [f"  {seconds:6.2f} s  {name}" for name, seconds in tasks]
@@ -64,8 +59,4 @@ def profile(count: int, tasks: list[tuple[str, float]]) -> str:
 
 
 def _line(cells: tuple[str, ...]) -> str:
-    padded = [
-        cell.rjust(width) if place in _NUMBERS else cell.ljust(width)
-        for place, (cell, width) in enumerate(zip(cells, _WIDTHS, strict=True))
-    ]
-    return "  ".join(padded).rstrip()
+    return rows.line(cells, _WIDTHS, _NUMBERS)

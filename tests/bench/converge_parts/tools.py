@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench_parts.places import BED_STATE, PLAYBOOK, ROOT, BenchError
+
 from . import hosts, pyinfra_source
 from .measure import Account, Run, counted, timed
-from .places import BED_STATE, CALLBACKS, PLAYBOOK, ROOT, WAYS, BenchError
+from .places import CALLBACKS, WAYS
 from .sessions import Ledger
 
 # Hosts worked on at once, by every tool; for Ansible that is what ansible.cfg says.
