@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    balancing,
     drain,
     envoy,
     envoy_data,
@@ -50,6 +51,7 @@ class Model:
     health_path: str = "/health"
     limits: envoy_data.Limits = envoy_data.DEFAULT_LIMITS
     hosts: List[envoy_data.Host] = field(default_factory=list)
+    spread: balancing.Balancing = balancing.DEFAULT
 
     @property
     def key(self) -> str:
@@ -71,6 +73,7 @@ def model_objects(
         drain_key,
         model.health_path,
         model.limits,
+        spread=model.spread,
     )
     return [
         network_policy(model, fleet),

@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     answers,
+    balancing,
     certificates,
     diff,
     drain,
@@ -168,6 +169,8 @@ def read_models(
         path = entry.get("health_path") or "/health"
         if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
             wrong.append("%s: health_path is not a plain path" % label)
+        spread, mistakes = balancing.read(entry, numbers["replicas"])
+        wrong += ["%s: %s" % (label, text) for text in mistakes]
         if key in models:
             wrong.append("%s: given twice" % label)
         if wrong:
@@ -180,6 +183,7 @@ def read_models(
             path,
             limits,
             [envoy_data.Host(host, "", 0) for host in sorted(set(hosts or []))],
+            spread,
         )
     if wrong:
         raise Refusal(
