@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from ansible_collections.tether.fleet.plugins.plugin_utils import names
+from ansible_collections.tether.fleet.plugins.plugin_utils import guard, names
 from ansible_collections.tether.fleet.plugins.plugin_utils.guard import Flag, Table
 from ansible_collections.tether.fleet.plugins.plugin_utils.schema import load_yaml, validator
 
@@ -49,6 +49,19 @@ class Engine:
         """The absolute path of the program on a host."""
         current = names.artifact_current(self.data["artifact"])
         return "%s/%s" % (current, self.data["binary"])
+
+    def parallel(self, args: List[str]) -> Optional[int]:
+        """How many requests the engine works on at a time with these (sound) arguments.
+
+        None where the catalogue does not know.
+        """
+        known = self.data.get("parallel")
+        if known is None:
+            return None
+        given = guard.argument(self.table, args, known["flag"]) if "flag" in known else None
+        number = int(given) if given is not None else 0
+        # Engines read 0 and less as their own choice.
+        return number if number > 0 else int(known["default"])
 
     def argv(self, slots: Dict[str, str], args: List[str]) -> List[str]:
         """The whole command line.
@@ -110,6 +123,7 @@ def check(name: str, data: Any) -> List[str]:
     for index, row in enumerate(data.get("environment", {}).get("accepted", [])):
         for text in _check_row(row):
             mistakes.append("environment.accepted[%d]: %s" % (index, text))
+    mistakes += _check_parallel(data, seen)
     for flag in data["argv"]:
         row = data["arguments"]["flags"][seen[flag]] if flag in seen else None
         if row is not None and "collection" not in row:
@@ -132,6 +146,13 @@ def _check_slots(data: Dict[str, Any]) -> List[str]:
     if not any("{file}" in text for text in data["argv"]):
         mistakes.append("argv: needs {file}, the model's main file")
     return mistakes
+
+
+def _check_parallel(data: Dict[str, Any], rows: Dict[str, int]) -> List[str]:
+    flag = data.get("parallel", {}).get("flag")
+    if flag is None or (flag in rows and data["arguments"]["flags"][rows[flag]]["type"] == "int"):
+        return []
+    return ["parallel.flag: %s is no flag of arguments.flags that takes an int" % flag]
 
 
 def _check_row(row: Dict[str, Any]) -> List[str]:

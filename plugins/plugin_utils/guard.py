@@ -18,7 +18,7 @@ import difflib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})")
@@ -88,21 +88,11 @@ def check_arguments(table: Table, args: List[str]) -> List[Problem]:
     """
     problems: List[Problem] = []
     seen: Dict[str, str] = {}
-    index = 0
-    while index < len(args):
-        given, key = args[index], "args[%d]" % index
-        index += 1
-        name = "--" + given[2:].replace("_", "-") if given.startswith("--") else given
-        flag = table.by_name.get(name)
+    for index, given, flag, value in _read(table, args):
+        key = "args[%d]" % index
         if flag is None:
             problems.append(Problem(key, _unknown(table, given)))
-            # What follows a flag nobody knows may be its value: do not report it as a flag too.
-            if index < len(args) and not args[index].startswith("-"):
-                index += 1
             continue
-        value = None
-        if flag.type != "switch" and index < len(args):
-            value, index = args[index], index + 1
         if not flag.accepted:
             problems.append(Problem(key, _not_yours(table, given, flag)))
             continue
@@ -124,6 +114,34 @@ def check_arguments(table: Table, args: List[str]) -> List[Problem]:
             if wrong:
                 problems.append(Problem(key, "%s takes %s, not %s" % (given, wrong, _show(value))))
     return problems
+
+
+def argument(table: Table, args: List[str], name: str) -> Optional[str]:
+    """The value that a flag has in sound ``args``, whichever of its names it has there, or None."""
+    flag = table.by_name[name]
+    for _index, _given, found, value in _read(table, args):
+        if found is flag:
+            return value
+    return None
+
+
+def _read(
+    table: Table, args: List[str]
+) -> Iterator[Tuple[int, str, Optional[Flag], Optional[str]]]:
+    """Each flag as the engine reads it: where it is, as it was given, its row and its value."""
+    index = 0
+    while index < len(args):
+        start, given, value = index, args[index], None
+        index += 1
+        name = "--" + given[2:].replace("_", "-") if given.startswith("--") else given
+        flag = table.by_name.get(name)
+        if flag is None:
+            # What follows a flag nobody knows may be its value: do not report it as a flag too.
+            if index < len(args) and not args[index].startswith("-"):
+                index += 1
+        elif flag.type != "switch" and index < len(args):
+            value, index = args[index], index + 1
+        yield start, given, flag, value
 
 
 def check_environment(table: Table, environment: Dict[str, str]) -> List[Problem]:

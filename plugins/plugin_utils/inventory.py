@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import balancing, forms
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     fleet_plan,
     guard,
@@ -33,11 +33,20 @@ CLUSTER_GROUP = "fleet_cluster"
 DEFAULT_NAMESPACE = "tether-fleet"
 INGRESS_PORT = 9443
 
-_DEFAULTS: Dict[str, Any] = {"port": 80, "replicas": 2, "args": [], "environment": {}}
-_DEFAULTS.update(adopt=False, adopt_from=[])
+_DEFAULTS: Dict[str, Any] = {
+    "port": 80,
+    "replicas": 2,
+    "args": [],
+    "environment": {},
+    "queue": balancing.QUEUE,
+    "balancing": balancing.LEAST_REQUEST,
+    "adopt": False,
+    "adopt_from": [],
+}
 # The order in which a plan shows them.
 _KEYS = ["name", "namespace", "engine", "hosts", "port", "replicas", "files", "args"]
-_KEYS += ["environment", "engine_port", "adopt", "adopt_from"]
+_KEYS += ["environment", "engine_port", "parallel", "queue", "balancing", "affinity_header"]
+_KEYS += ["adopt", "adopt_from"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Split GGUF files must lie side by side, which a store by digest does not give them.
 _SPLIT = re.compile(r"-[0-9]{5}-of-(?!00001)[0-9]{5}\.gguf$")
@@ -107,7 +116,11 @@ def resolve(
         found += own
         if not own:
             entry = _normalise(model, groups, members, base, expand)
-            entry["health_path"] = catalogue[entry["engine"]].data["health"]["path"]
+            engine = catalogue[entry["engine"]]
+            entry["health_path"] = engine.data["health"]["path"]
+            if entry["parallel"] is None:
+                # Where the catalogue does not know, relays have no limit.
+                entry["parallel"] = engine.parallel([_text(item) for item in entry["args"]]) or 0
             entries.append(entry)
     found += _check_duplicates(models)
     found += _check_together(entries, catalogue)
@@ -256,11 +269,36 @@ def _check_model(
                 ", ".join(sorted(catalogue)),
             )
             found.append(Mistake(label, "engine", text))
+    found += _check_balancing(model, label, skip, engine)
     if engine is not None:
         if "engine_port" not in skip:
             found += _check_engine_port(model, label, engine, fleet)
         for problem in _guard(model, engine.table):
             found.append(Mistake(label, problem.key, problem.message))
+    return found
+
+
+def _check_balancing(
+    model: Dict[str, Any], label: str, skip: Set[str], engine: Optional[Engine]
+) -> List[Mistake]:
+    """Keys that say something only together."""
+    found = []
+    by_header = model.get("balancing") == balancing.AFFINITY
+    header = model.get("affinity_header")
+    if by_header and header is None:
+        text = "is missing; balancing by affinity needs the name of a header"
+        found.append(Mistake(label, "affinity_header", text))
+    elif header is not None and not by_header and "balancing" not in skip:
+        text = "says nothing without balancing: affinity; add that, or remove the key"
+        found.append(Mistake(label, "affinity_header", text))
+    elif isinstance(header, str) and header.lower().startswith(("x-relay-", "x-envoy-")):
+        text = "is %s; relays remove x-relay- and x-envoy- headers, take another" % header
+        found.append(Mistake(label, "affinity_header", text))
+    parallel = model.get("parallel")
+    unknown = parallel is None and engine is not None and "parallel" not in engine.data
+    if model.get("queue") is not None and "parallel" not in skip and (unknown or parallel == 0):
+        text = "says nothing without a limit of running requests; give parallel, or remove the key"
+        found.append(Mistake(label, "queue", text))
     return found
 
 

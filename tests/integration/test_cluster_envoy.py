@@ -18,6 +18,7 @@ import pytest
 
 from ansible_collections.tether.fleet.plugins.module_utils import marks
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    balancing,
     envoy,
     envoy_data,
     objects,
@@ -49,6 +50,7 @@ class Bench:
         self.ingresses: List[Ingress] = []
         # Most tests want to know what happens after the wait.
         self.limits = envoy_data.Limits(host_wait=2)
+        self.balancing = balancing.DEFAULT
 
     def ingress(self, leaf: Leaf, address: str = "127.0.0.1") -> Ingress:
         number = len(self.ingresses)
@@ -67,6 +69,7 @@ class Bench:
             DRAIN_KEY,
             limits=self.limits,
             place=self.relay.place,
+            spread=self.balancing,
         )
         return {**rendered.plain, **rendered.secret}
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    balancing,
     drain,
     envoy_clients,
     envoy_hosts,
@@ -52,6 +53,7 @@ def render(
     health_path: str = "/health",
     limits: Limits = DEFAULT_LIMITS,
     place: Place = POD,
+    spread: balancing.Balancing = balancing.DEFAULT,
 ) -> Files:
     """Everything that one relay's Envoy reads.
 
@@ -72,7 +74,7 @@ def render(
                 "config.listener.v3.Listener",
             ),
             "rds.json": parts.response(
-                [envoy_clients.routes(namespace, model, limits)],
+                [envoy_clients.routes(namespace, model, limits, spread)],
                 "config.route.v3.RouteConfiguration",
             ),
         },
@@ -87,6 +89,7 @@ def render(
                         health_path,
                         place.folder,
                         endpoints if by_name else None,
+                        spread,
                     )
                 ],
                 "config.cluster.v3.Cluster",
@@ -146,6 +149,7 @@ def _bootstrap(namespace: str, model: str, limits: Limits, place: Place) -> Dict
             "cds_config": parts.source("cds.json", place.folder),
         },
         "overload_manager": _overload(limits),
+        "layered_runtime": {"layers": [{"name": "relay", "static_layer": balancing.RUNTIME}]},
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from ansible_collections.tether.fleet.plugins.module_utils import marks
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import balancing
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data import (
     CLUSTER,
@@ -111,7 +112,9 @@ def probe_listener(place: Place) -> Dict[str, Any]:
     return parts.always_answers(parts.listener("probe", place.listen, place.probe_port, manager))
 
 
-def routes(namespace: str, model: str, limits: Limits) -> Dict[str, Any]:
+def routes(
+    namespace: str, model: str, limits: Limits, spread: balancing.Balancing
+) -> Dict[str, Any]:
     return {
         "name": "service",
         "virtual_hosts": [
@@ -128,6 +131,7 @@ def routes(namespace: str, model: str, limits: Limits) -> Dict[str, Any]:
                         ],
                         "route": {
                             "cluster": CLUSTER,
+                            **balancing.hash_policy(spread),
                             # A prefill may be silent for ten minutes, a stream last an hour.
                             "timeout": "0s",
                             "idle_timeout": "0s",
@@ -155,7 +159,7 @@ def routes(namespace: str, model: str, limits: Limits) -> Dict[str, Any]:
                                         {},
                                     )
                                 ],
-                                "host_selection_retry_max_attempts": 5,
+                                "host_selection_retry_max_attempts": balancing.REDRAWS,
                             },
                         },
                     }
@@ -171,24 +175,19 @@ def _local_replies() -> Dict[str, Any]:
     Envoy's own text names addresses and TLS reasons, so none of it is passed on.
     """
 
+    def at_least(lowest: int) -> Dict[str, Any]:
+        key = "tether.local_reply.%d" % lowest
+        value = {"default_value": lowest, "runtime_key": key}
+        return {"status_code_filter": {"comparison": {"op": "GE", "value": value}}}
+
     def reply(
-        lowest: int, kind: str, message: str, headers: List[Dict[str, Any]]
+        when: Dict[str, Any], kind: str, message: str, headers: List[Dict[str, Any]]
     ) -> Dict[str, Any]:
         body = {
             "error": {"message": message, "type": kind, "code": "%RESPONSE_CODE%", "param": None}
         }
         return {
-            "filter": {
-                "status_code_filter": {
-                    "comparison": {
-                        "op": "GE",
-                        "value": {
-                            "default_value": lowest,
-                            "runtime_key": "tether.local_reply.%d" % lowest,
-                        },
-                    }
-                }
-            },
+            "filter": when,
             "body_format_override": {"json_format": body, "content_type": "application/json"},
             "headers_to_add": headers,
         }
@@ -196,15 +195,22 @@ def _local_replies() -> Dict[str, Any]:
     retry = [parts.header("Retry-After", "5")]
     return {
         "mappers": [
-            reply(504, "server_error", "The model's host did not answer in time.", retry),
             reply(
-                503,
+                # Envoy's flag for a limit of its own.
+                {"response_flag_filter": {"flags": ["UO"]}},
+                "server_error",
+                "The model is busy and its queue is full; try again in a few seconds.",
+                retry,
+            ),
+            reply(at_least(504), "server_error", "The model's host did not answer in time.", retry),
+            reply(
+                at_least(503),
                 "server_error",
                 "The relay reached no host of this model; try again in a few seconds.",
                 retry,
             ),
-            reply(500, "server_error", "The relay could not pass this request on.", []),
-            reply(400, "invalid_request_error", "The relay refused this request.", []),
+            reply(at_least(500), "server_error", "The relay could not pass this request on.", []),
+            reply(at_least(400), "invalid_request_error", "The relay refused this request.", []),
         ]
     }
 

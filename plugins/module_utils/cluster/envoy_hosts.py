@@ -9,6 +9,7 @@ import ipaddress
 import ssl
 from typing import Any, Dict, List
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import balancing
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data import (
     CLUSTER,
@@ -51,7 +52,12 @@ def load_assignment(hosts: List[Host]) -> Dict[str, Any]:
                             "address": parts.address(host.address, host.port),
                             "hostname": host.name,
                         },
-                        "metadata": {"filter_metadata": {_MATCH: {"host": host.name}}},
+                        "metadata": {
+                            "filter_metadata": {
+                                _MATCH: {"host": host.name},
+                                **balancing.endpoint_metadata(host.name),
+                            }
+                        },
                     }
                     for host in serving
                 ]
@@ -68,28 +74,19 @@ def cluster(
     health_path: str,
     folder: str,
     inline: Any,
+    spread: balancing.Balancing,
 ) -> Dict[str, Any]:
-    limits = {
-        "max_connections": 100000,
-        "max_pending_requests": 100000,
-        "max_requests": 100000,
-        "max_retries": 10000,
-    }
     cluster: Dict[str, Any] = {
         "name": CLUSTER,
+        # Of all hosts, draining or not: a drain changes the list of hosts and nothing else.
         "connect_timeout": "2s",
-        "lb_policy": "LEAST_REQUEST",
+        **balancing.policy(spread, len(hosts)),
         # Else one that is left out would get requests as long as it passes its checks.
         "ignore_health_on_host_removal": True,
         # 0 would answer 503 at once when no host is healthy; with 1 a request dials and waits
         # through its retries for a host that is about to come back.
         "common_lb_config": {"healthy_panic_threshold": {"value": 1}},
-        "circuit_breakers": {
-            "thresholds": [
-                dict(limits, priority="DEFAULT"),
-                dict(limits, priority="HIGH"),
-            ]
-        },
+        "circuit_breakers": balancing.circuit_breakers(spread, len(hosts)),
         # A link that dies under a silent request (a long prefill) or under one that is being sent:
         # both are noticed within ten seconds (5 s + 3 x 2 s took 10.2 s with Envoy 1.40).
         "upstream_connection_options": {

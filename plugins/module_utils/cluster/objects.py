@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    balancing,
     drain,
     envoy,
     envoy_data,
@@ -54,6 +55,7 @@ class Model:
     hosts: List[envoy_data.Host] = field(default_factory=list)
     adopt: bool = False
     adopt_from: Tuple[str, ...] = ()
+    spread: balancing.Balancing = balancing.DEFAULT
 
     @property
     def key(self) -> str:
@@ -75,6 +77,7 @@ def model_objects(
         drain_key,
         model.health_path,
         model.limits,
+        spread=model.spread,
     )
     return [
         network_policy(model, fleet),

@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     answers,
+    balancing,
     certificates,
     claims,
     diff,
@@ -179,6 +180,8 @@ def read_models(
             wrong.append("%s: adopt is neither true nor false" % label)
         if not isinstance(adopt_from, list) or not all(isinstance(one, str) for one in adopt_from):
             wrong.append("%s: adopt_from is not a list of names" % label)
+        spread, mistakes = balancing.read(entry, numbers["replicas"])
+        wrong += ["%s: %s" % (label, text) for text in mistakes]
         if key in models:
             wrong.append("%s: given twice" % label)
         if wrong:
@@ -191,8 +194,9 @@ def read_models(
             path,
             limits,
             [envoy_data.Host(host, "", 0) for host in sorted(set(hosts or []))],
-            adopt,
-            tuple(adopt_from),
+            adopt=adopt,
+            adopt_from=tuple(adopt_from),
+            spread=spread,
         )
     if wrong:
         raise Refusal(

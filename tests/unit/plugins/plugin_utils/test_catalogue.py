@@ -191,3 +191,44 @@ def test_slots_are_filled_in_one_pass(tmp_path):
     # A brace in a value or in a model's own argument is text.
     assert argv[1:4] == ["{file}", "serve", "{model}"]
     assert argv[-1] == "--name=n.{port}"
+
+
+@pytest.mark.parametrize(
+    ("args", "given", "wanted"),
+    [
+        ([], None, 4),
+        (["--parallel", "-1"], None, 4),
+        (["-np", "8"], None, 8),
+        (["--ctx-size", "4096", "--parallel", "1"], None, 1),
+        (["--keep", "-1", "-np", "2"], 7, 7),
+        (["-np", "2"], 0, 0),
+    ],
+)
+def test_the_engine_says_how_many_requests_run_unless_the_model_does(args, given, wanted):
+    entry = dict(MODEL, engine="llama_server", args=args, environment={})
+    del entry["engine_port"]
+    if given is not None:
+        entry["parallel"] = given
+    plan = inventory.resolve([entry], HOSTS, GROUPS, catalogue.load(), inventory.Fleet("demo"))
+    assert plan["models"]["team-a/tiny"]["parallel"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"),
+    [(None, 0), ({"default": 256}, 256), ({"flag": "--threads", "default": 2}, 4)],
+)
+def test_without_a_word_of_the_catalogue_there_is_no_limit(tmp_path, known, wanted):
+    engines = toy(tmp_path, **({} if known is None else {"parallel": known}))
+    plan = inventory.resolve([MODEL], HOSTS, GROUPS, engines, inventory.Fleet("demo"))
+    assert plan["models"]["team-a/tiny"]["parallel"] == wanted
+
+
+def test_a_queue_without_a_limit_is_a_mistake(tmp_path):
+    with pytest.raises(inventory.InventoryErrors) as caught:
+        inventory.resolve(
+            [dict(MODEL, queue=5)], HOSTS, GROUPS, toy(tmp_path), inventory.Fleet("demo")
+        )
+    assert "queue: says nothing without a limit" in str(caught.value)
+    entry = dict(MODEL, queue=5, parallel=2)
+    plan = inventory.resolve([entry], HOSTS, GROUPS, toy(tmp_path), inventory.Fleet("demo"))
+    assert plan["models"]["team-a/tiny"]["queue"] == 5

@@ -157,6 +157,19 @@ MISTAKES = [
     ({"environment": {"A=B": "x"}}, "environment", "not a variable's name"),
     ({"engine_port": 8081}, "engine_port", "listens on a unix socket"),
     ({"engine_port": 80}, "engine_port", "from 1024"),
+    ({"parallel": -1}, "parallel", "from 0 to 4096"),
+    ({"parallel": "4"}, "parallel", "write it without quotes"),
+    ({"queue": 0}, "queue", "from 1 to 100000"),
+    ({"parallel": 0, "queue": 5}, "queue", "says nothing without a limit"),
+    ({"balancing": "fastest"}, "balancing", "least_request, round_robin or affinity"),
+    ({"balancing": "affinity"}, "affinity_header", "is missing"),
+    ({"affinity_header": "X-Session"}, "affinity_header", "says nothing without"),
+    ({"balancing": "affinity", "affinity_header": "a b"}, "affinity_header", "name of a header"),
+    (
+        {"balancing": "affinity", "affinity_header": "X-Relay-Token"},
+        "affinity_header",
+        "take another",
+    ),
     ({"fils": []}, "fils", "did you mean files?"),
 ]
 
