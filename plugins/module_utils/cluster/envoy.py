@@ -23,6 +23,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     drain,
     envoy_clients,
     envoy_hosts,
+    envoy_metrics,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data import (
@@ -67,6 +68,7 @@ def render(
                 [
                     envoy_clients.service_listener(place),
                     envoy_clients.probe_listener(place),
+                    envoy_metrics.listener(namespace, model, hosts, place),
                     drain.listener(place.listen, place.drain_port, drain_key, place.least_drain),
                 ],
                 "config.listener.v3.Listener",
@@ -87,7 +89,8 @@ def render(
                         health_path,
                         place.folder,
                         endpoints if by_name else None,
-                    )
+                    ),
+                    *envoy_metrics.clusters(hosts, place.admin_socket),
                 ],
                 "config.cluster.v3.Cluster",
             ),
@@ -146,6 +149,7 @@ def _bootstrap(namespace: str, model: str, limits: Limits, place: Place) -> Dict
             "cds_config": parts.source("cds.json", place.folder),
         },
         "overload_manager": _overload(limits),
+        "stats_config": envoy_metrics.stats(),
     }
 
 

@@ -128,7 +128,14 @@ def service(model: Model, fleet: str) -> Dict[str, Any]:
                     "protocol": "TCP",
                     "targetPort": "http",
                     "appProtocol": "http",
-                }
+                },
+                {
+                    "name": "metrics",
+                    "port": envoy_data.METRICS_PORT,
+                    "protocol": "TCP",
+                    "targetPort": "metrics",
+                    "appProtocol": "http",
+                },
             ],
         },
     )
@@ -191,6 +198,7 @@ def deployment(
             {"name": "http", "containerPort": envoy_data.SERVICE_PORT, "protocol": "TCP"},
             {"name": "probe", "containerPort": envoy_data.PROBE_PORT, "protocol": "TCP"},
             {"name": "drain", "containerPort": drain.PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": envoy_data.METRICS_PORT, "protocol": "TCP"},
         ],
         "startupProbe": _probe("/live", 1, 30),
         "livenessProbe": _probe("/live", 10, 3),
