@@ -13,6 +13,8 @@ description:
   - Makes for each model, in its namespace, a Service with the model's name and, named
     C(<model>-relay), a Deployment of Envoy, its ConfigMap and Secret, a PodDisruptionBudget and a
     NetworkPolicy.
+  - The Service's second port, C(metrics) (9464), gives the metrics of each host's engine and of the
+    relay.
   - A relay dials only hosts whose registration record is valid, pins exactly the certificates in
     it, and presents the namespace's token. Changes of hosts, certificates and tokens reach it as
     files, without a roll.
@@ -41,7 +43,8 @@ options:
   models:
     description:
       - The models, as the validated plan has them. Read are C(name), C(namespace), C(hosts),
-        C(port) (80), C(replicas) (2) and C(health_path) (C(/health)); other keys are left alone.
+        C(port) (80), C(replicas) (2), C(health_path) (C(/health)), C(clients) and
+        C(metrics_clients); other keys are left alone.
     type: list
     elements: dict
     required: true
@@ -70,6 +73,15 @@ options:
       - When V(false) they are only returned as RV(orphans).
     type: bool
     default: false
+  monitor:
+    description:
+      - V(pod) makes a PodMonitor of each model, V(service) a ServiceMonitor, for a Prometheus
+        operator. It names C(/metrics/relay) and C(/metrics/<host>) of each host.
+      - Where the cluster does not know the kind, a warning says so, and nothing else fails.
+      - V(none) removes those that were made.
+    type: str
+    default: none
+    choices: [none, pod, service]
   host_wait:
     description:
       - About how many seconds a request waits for a host of its model to come back, before it is
@@ -188,6 +200,7 @@ from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     arguments,
     certificates,
+    monitors,
     registration,
     relay,
     wait,
@@ -211,6 +224,7 @@ def main() -> None:
         predicted_records={"type": "list", "elements": "dict", "default": []},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},
+        monitor={"type": "str", "default": monitors.NONE, "choices": list(monitors.CHOICES)},
         wait={"type": "bool", "default": True},
         wait_timeout={"type": "int", "default": 120},
     )
@@ -240,7 +254,7 @@ def run(module: Any) -> Dict[str, Any]:
     desired = relay.wishes(params, sound, module.check_mode)
     client = Client(module)
     outcome = converge(client, relay, desired, module.check_mode)
-    for warning in outcome.warnings:
+    for warning in [*outcome.warnings, *outcome.plan.facts.pop("told")]:
         module.warn(warning)
     verdicts = outcome.plan.facts.pop("verdicts")
     for key, error in outcome.errors.items():

@@ -13,7 +13,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    clients,
+    envoy_data,
+    envoy_metrics,
+    forms,
+)
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     fleet_plan,
     guard,
@@ -36,7 +41,7 @@ INGRESS_PORT = 9443
 _DEFAULTS: Dict[str, Any] = {"port": 80, "replicas": 2, "args": [], "environment": {}}
 # The order in which a plan shows them.
 _KEYS = ["name", "namespace", "engine", "hosts", "port", "replicas", "files", "args"]
-_KEYS += ["environment", "engine_port"]
+_KEYS += ["environment", "engine_port", "clients", "metrics_clients"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Split GGUF files must lie side by side, which a store by digest does not give them.
 _SPLIT = re.compile(r"-[0-9]{5}-of-(?!00001)[0-9]{5}\.gguf$")
@@ -89,6 +94,7 @@ def resolve(
     if fleet.settings is not None:
         found += settings.check(fleet.settings, members, hosts, known)
     found += _check_names(members)
+    found += _check_reserved(members)
     addresses, address_mistakes = _addresses(members, hosts)
     found += address_mistakes
     if not isinstance(models, list):
@@ -106,6 +112,8 @@ def resolve(
         found += own
         if not own:
             entry = _normalise(model, groups, members, base, expand)
+            for key in settings.CLIENTS:
+                entry[key] = entry[key] or (fleet.settings or {}).get("fleet_" + key)
             entry["health_path"] = catalogue[entry["engine"]].data["health"]["path"]
             entries.append(entry)
     found += _check_duplicates(models)
@@ -182,6 +190,16 @@ def _check_names(members: List[str]) -> List[Mistake]:
     ]
 
 
+def _check_reserved(members: List[str]) -> List[Mistake]:
+    """A name at which the metrics port has something else."""
+    text = "is that of the relays' own metrics (%s); rename the host in the inventory"
+    return [
+        Mistake("host %s" % host, "inventory_hostname", text % envoy_metrics.path_of(host))
+        for host in members
+        if host == envoy_metrics.RELAY
+    ]
+
+
 def _addresses(
     members: List[str], hosts: Mapping[str, Mapping[str, Any]]
 ) -> Tuple[Dict[str, str], List[Mistake]]:
@@ -240,6 +258,14 @@ def _check_model(
             reason = _check_host(text, groups, members) if isinstance(text, str) else ""
             if reason:
                 found.append(Mistake(label, "hosts[%d]" % index, reason))
+    if "port" not in skip and model.get("port") == envoy_data.METRICS_PORT:
+        text = "%d is the port of the Service's metrics; choose another" % envoy_data.METRICS_PORT
+        found.append(Mistake(label, "port", text))
+    for key in settings.CLIENTS:
+        if key in model and key not in skip:
+            found += [
+                Mistake(label, key + place, text) for place, text in clients.mistakes(model[key])
+            ]
     if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
     engine = None

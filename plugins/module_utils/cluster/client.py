@@ -53,6 +53,8 @@ KINDS: Dict[str, Tuple[str, str, bool]] = {
     "Deployment": ("apis/apps/v1", "deployments", True),
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets", True),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies", True),
+    "PodMonitor": ("apis/monitoring.coreos.com/v1", "podmonitors", True),
+    "ServiceMonitor": ("apis/monitoring.coreos.com/v1", "servicemonitors", True),
     "Lease": ("apis/coordination.k8s.io/v1", "leases", True),
 }
 

@@ -30,6 +30,9 @@ RETRY_MANAGER = MANAGER + "-retry"
 # On a host's record, with the time since when: relays send that host nothing new.
 DRAINING = "tether.fleet/draining"
 
+# On a model's network policy: the kind of monitor that the model may have.
+MONITOR = "tether.fleet/monitor"
+
 STATE_NAME = "state"
 LEASE_NAME = "tether-writer"
 
