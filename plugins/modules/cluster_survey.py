@@ -47,6 +47,11 @@ options:
     description: As in M(tether.fleet.relay).
     type: bool
     default: false
+  monitor:
+    description: As in M(tether.fleet.relay).
+    type: str
+    default: none
+    choices: [none, pod, service]
   host_wait:
     description: As in M(tether.fleet.relay).
     type: int
@@ -141,6 +146,7 @@ from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     arguments,
     certificates,
+    monitors,
     survey,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
@@ -158,6 +164,7 @@ def main() -> None:
         namespaces={"type": "list", "elements": "str", "required": True},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},
+        monitor={"type": "str", "default": monitors.NONE, "choices": list(monitors.CHOICES)},
         probe_timeout={"type": "int", "default": 60},
     )
     module = arguments.start(spec)
@@ -168,6 +175,8 @@ def main() -> None:
         client = Client(module)
         result = survey.survey(client, dict(module.params))
         # Now, and not only after its hosts have been provisioned.
+        for text in result.pop("told", []):
+            module.warn(text)
         for key, reason in result["blocked"].items():
             module.warn("%s will not be served: %s" % (key, printable(reason)))
         for host, since in result["draining"].items():

@@ -13,6 +13,8 @@ description:
   - Makes for each model, in its namespace, a Service with the model's name and, named
     C(<model>-relay), a Deployment of Envoy, its ConfigMap and Secret, a PodDisruptionBudget and a
     NetworkPolicy.
+  - The Service's second port, C(metrics) (9464), gives the metrics of each host's engine and of the
+    relay.
   - A relay dials only hosts whose registration record is valid, pins exactly the certificates in
     it, and presents the namespace's token. Changes of hosts, certificates and tokens reach it as
     files, without a roll.
@@ -41,8 +43,8 @@ options:
   models:
     description:
       - The models, as the validated plan has them. Read are C(name), C(namespace), C(hosts),
-        C(port) (80), C(replicas) (2), C(health_path) (C(/health)), C(adopt) (V(false)) and
-        C(adopt_from) (C([])); other keys are left alone.
+        C(port) (80), C(replicas) (2), C(health_path) (C(/health)), C(adopt) (V(false)),
+        C(adopt_from) (C([])), C(clients) and C(metrics_clients); other keys are left alone.
       - With C(adopt) a Service of that name that is somebody else's and has a selector is handed
         over to the relays once they are ready and one of them has answered a real request. Its
         address, ports and labels stay. It is given back, not deleted, when the model or C(adopt)
@@ -75,6 +77,15 @@ options:
       - When V(false) they are only returned as RV(orphans).
     type: bool
     default: false
+  monitor:
+    description:
+      - V(pod) makes a PodMonitor of each model, V(service) a ServiceMonitor, for a Prometheus
+        operator. It names C(/metrics/relay) and C(/metrics/<host>) of each host.
+      - Where the cluster does not know the kind, a warning says so, and nothing else fails.
+      - V(none) removes those that were made.
+    type: str
+    default: none
+    choices: [none, pod, service]
   host_wait:
     description:
       - About how many seconds a request waits for a host of its model to come back, before it is
@@ -198,6 +209,7 @@ from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     arguments,
     certificates,
+    monitors,
     registration,
     relay,
     transfer,
@@ -225,6 +237,7 @@ def main() -> None:
         predicted_records={"type": "list", "elements": "dict", "default": []},
         create_namespaces={"type": "bool", "default": False},
         prune={"type": "bool", "default": False},
+        monitor={"type": "str", "default": monitors.NONE, "choices": list(monitors.CHOICES)},
         wait={"type": "bool", "default": True},
         wait_timeout={"type": "int", "default": 120},
     )
@@ -265,7 +278,8 @@ def run(module: Any) -> Dict[str, Any]:
         refuse(verdicts, outcome)
     tell(module, outcome, verdicts)
     result = outcome.result()
-    result.pop("verdicts")
+    for key in ("verdicts", "told"):
+        result.pop(key)
     for key, verdict in verdicts.items():
         verdict.steps = [item for item in outcome.steps if item.data.get("model") == key]
     result["models"] = {key: verdict.result() for key, verdict in verdicts.items()}
@@ -282,7 +296,7 @@ def refuse(verdicts: Dict[str, Any], outcome: Outcome) -> None:
 
 def tell(module: Any, outcome: Outcome, verdicts: Dict[str, Any]) -> None:
     """Warn of what failed without stopping a model that is wanted."""
-    for warning in outcome.warnings:
+    for warning in [*outcome.warnings, *outcome.plan.facts["told"]]:
         module.warn(warning)
     kept = outcome.plan.facts["not_released"]
     lost = {key: str(error) for key, error in outcome.errors.items() if key not in verdicts}

@@ -112,6 +112,8 @@ def check(name: str, data: Any) -> List[str]:
     if data["engine"] != name:
         mistakes.append("engine: %r, but the file is named %s.yml" % (data["engine"], name))
     mistakes += _check_slots(data)
+    if data.get("metrics") in [entry["path"] for entry in data["paths"]]:
+        mistakes.append("paths: %s is for relays alone, as metrics" % data["metrics"])
     seen: Dict[str, int] = {}
     for index, row in enumerate(data["arguments"]["flags"]):
         where = "arguments.flags[%d]" % index

@@ -85,6 +85,7 @@ def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
         "environment": engine.environment(slots, entry["environment"]),
         "files": entry["files"],
         "health": dict(data["health"]),
+        "metrics": data.get("metrics"),
         "paths": data["paths"],
         "libraries": data.get("libraries", []),
         "stop_timeout": data["stop_timeout"],

@@ -66,8 +66,9 @@ def render(config: Mapping[str, Any]) -> str:
 
     :param config: keys of ``DEFAULTS``; ``engines`` is a list of ``{"namespace", "model",
         "upstream": absolute path of a unix socket or "127.0.0.1:port", "paths": [{"path",
-        "methods": [...]}], "health": path, {"path": path} or None}``; other keys of an engine are
-        left alone. ``log`` is an absolute path or None for standard error (the journal).
+        "methods": [...]}], "health": path, {"path": path} or None, "metrics": path or None}``;
+        other keys of an engine are left alone. ``log`` is an absolute path or None for standard
+        error (the journal).
         ``max_body`` in bytes; 0 for no limit.
     :raises ConfigError: with every mistake at once
     """
@@ -234,6 +235,38 @@ def _engine(engine: Mapping[str, Any]) -> List[str]:
         "\t\t\t\t}",
         "\t\t\t}",
         "",
+        *_metrics(engine, dial),
+    ]
+
+
+def _metrics(engine: Mapping[str, Any], dial: str) -> List[str]:
+    """The engine's metrics at the path that only relays ask for; an empty page if it has none."""
+    name = engine["model"]
+    if engine.get("metrics"):
+        answer = [
+            # With the question mark the query goes, too.
+            "\t\t\t\trewrite * %s?" % engine["metrics"],
+            "\t\t\t\treverse_proxy %s {" % dial,
+            "\t\t\t\t\timport engine",
+            "\t\t\t\t}",
+        ]
+    else:
+        answer = [
+            "\t\t\t\theader -Server",
+            '\t\t\t\theader Content-Type "%s"' % marks.METRICS_TYPE,
+            "\t\t\t\trespond 200",
+        ]
+    return [
+        "\t\t\t@metrics-%s expression <<CEL" % name,
+        "\t\t\t\t{http.request.header.X-Relay-Model} == %s" % _cel(name),
+        "\t\t\t\t&& {http.request.method} == %s" % _cel("GET"),
+        '\t\t\t\t&& {http.request.orig_uri}.split("?")[0] == %s' % _cel(marks.METRICS_PATH),
+        "\t\t\t\tCEL",
+        "\t\t\troute @metrics-%s {" % name,
+        "\t\t\t\tlog_append model %s" % name,
+        *answer,
+        "\t\t\t}",
+        "",
     ]
 
 
@@ -331,11 +364,19 @@ def _engine_mistakes(engine: Mapping[str, Any]) -> Iterable[str]:
     health = _health(engine)
     if engine.get("health") is not None and not _is_path(health):
         yield "health path %r is not a plain path" % (health,)
+    metrics = engine.get("metrics")
+    if metrics is not None and not _is_path(metrics):
+        yield "metrics path %r is not a plain path" % (metrics,)
     if not engine.get("paths"):
         yield "no paths"
     for entry in engine.get("paths") or []:
         if not _is_path(entry.get("path")):
             yield "path %r is not a plain path" % (entry.get("path"),)
+        if str(entry.get("path")).lower().startswith(marks.RESERVED_PREFIX):
+            yield "path %s: paths below %s are the collection's" % (
+                entry.get("path"),
+                marks.RESERVED_PREFIX,
+            )
         methods = entry.get("methods")
         if not methods or not all(method in _METHODS for method in methods):
             yield "path %s: methods %r; expected some of %s" % (

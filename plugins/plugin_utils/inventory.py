@@ -13,7 +13,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import balancing, forms
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    balancing,
+    clients,
+    envoy_data,
+    envoy_metrics,
+    forms,
+)
 from ansible_collections.tether.fleet.plugins.plugin_utils import (
     fleet_plan,
     guard,
@@ -46,7 +52,7 @@ _DEFAULTS: Dict[str, Any] = {
 # The order in which a plan shows them.
 _KEYS = ["name", "namespace", "engine", "hosts", "port", "replicas", "files", "args"]
 _KEYS += ["environment", "engine_port", "parallel", "queue", "balancing", "affinity_header"]
-_KEYS += ["adopt", "adopt_from"]
+_KEYS += ["adopt", "adopt_from", "clients", "metrics_clients"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Split GGUF files must lie side by side, which a store by digest does not give them.
 _SPLIT = re.compile(r"-[0-9]{5}-of-(?!00001)[0-9]{5}\.gguf$")
@@ -99,6 +105,7 @@ def resolve(
     if fleet.settings is not None:
         found += settings.check(fleet.settings, members, hosts, known)
     found += _check_names(members)
+    found += _check_reserved(members)
     addresses, address_mistakes = _addresses(members, hosts)
     found += address_mistakes
     if not isinstance(models, list):
@@ -121,6 +128,8 @@ def resolve(
             if entry["parallel"] is None:
                 # Where the catalogue does not know, relays have no limit.
                 entry["parallel"] = engine.parallel([_text(item) for item in entry["args"]]) or 0
+            for key in settings.CLIENTS:
+                entry[key] = entry[key] or (fleet.settings or {}).get("fleet_" + key)
             entries.append(entry)
     found += _check_duplicates(models)
     found += _check_together(entries, catalogue)
@@ -196,6 +205,16 @@ def _check_names(members: List[str]) -> List[Mistake]:
     ]
 
 
+def _check_reserved(members: List[str]) -> List[Mistake]:
+    """A name at which the metrics port has something else."""
+    text = "is that of the relays' own metrics (%s); rename the host in the inventory"
+    return [
+        Mistake("host %s" % host, "inventory_hostname", text % envoy_metrics.path_of(host))
+        for host in members
+        if host == envoy_metrics.RELAY
+    ]
+
+
 def _addresses(
     members: List[str], hosts: Mapping[str, Mapping[str, Any]]
 ) -> Tuple[Dict[str, str], List[Mistake]]:
@@ -254,6 +273,14 @@ def _check_model(
             reason = _check_host(text, groups, members) if isinstance(text, str) else ""
             if reason:
                 found.append(Mistake(label, "hosts[%d]" % index, reason))
+    if "port" not in skip and model.get("port") == envoy_data.METRICS_PORT:
+        text = "%d is the port of the Service's metrics; choose another" % envoy_data.METRICS_PORT
+        found.append(Mistake(label, "port", text))
+    for key in settings.CLIENTS:
+        if key in model and key not in skip:
+            found += [
+                Mistake(label, key + place, text) for place, text in clients.mistakes(model[key])
+            ]
     if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
     if model.get("adopt_from") and model.get("adopt", False) is False:

@@ -9,8 +9,16 @@ import ipaddress
 from collections import Counter
 from typing import Any, Callable, Iterable, List, Mapping, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
-from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import Mistake, describe
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    clients,
+    forms,
+    monitors,
+)
+from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import (
+    Mistake,
+    check_shape,
+    describe,
+)
 
 PASSPHRASE = "fleet_ca_passphrase"  # a variable's name, no secret # noqa: S105
 PASSPHRASE_FILE = "fleet_ca_passphrase_file"  # noqa: S105
@@ -25,7 +33,15 @@ NUMBERS = {
     "relay_drain_timeout": (20, 7200),
 }
 BOOLEANS = ("fleet_create_namespaces", "fleet_drain_restarts")
-OF_CLUSTER = ("relay_image", *BOOLEANS, *NUMBERS)
+# Keys of a model; the fleet's variables have them behind fleet_.
+CLIENTS = ("clients", "metrics_clients")
+OF_CLUSTER = (
+    "relay_image",
+    "relay_monitor",
+    *BOOLEANS,
+    *("fleet_" + key for key in CLIENTS),
+    *NUMBERS,
+)
 OF_HOSTS = (PASSPHRASE, *PATHS)
 # All that begin with fleet_, to tell a misspelt one; docs/inventory.md describes each.
 FLEET = (
@@ -38,6 +54,8 @@ FLEET = (
     "fleet_cluster_namespace",
     "fleet_max_body_bytes",
     *BOOLEANS,
+    "fleet_clients",
+    "fleet_metrics_clients",
     *OF_HOSTS,
 )
 # What the roles take from a user beside them, and begins like it.
@@ -62,6 +80,7 @@ OTHERS = (
     "relay_image",
     "relay_kubeconfig",
     "relay_max_body_bytes",
+    "relay_monitor",
     "relay_prune",
     "relay_wait_timeout",
 )
@@ -93,12 +112,16 @@ def check(
         for key, text in [
             ("relay_image", _image(settings.get("relay_image"))),
             *((key, _boolean(settings.get(key))) for key in BOOLEANS),
+            ("relay_monitor", _monitor(settings.get("relay_monitor"))),
             *((key, _number(settings.get(key), *limits)) for key, limits in NUMBERS.items()),
             (PASSPHRASE, _passphrase(settings, {key for _model, key in skip})),
             *((key, wrong_path(key, settings.get(key))) for key in PATHS),
         ]
         if text and (None, key) not in skip
     ]
+    for key in CLIENTS:
+        if settings.get("fleet_" + key) is not None and (None, "fleet_" + key) not in skip:
+            found += _clients(key, settings["fleet_" + key])
     each = {host: _firewall(hosts.get(host, {})) for host in members}
     times = Counter(item for items in each.values() for item in items)
     said = set()
@@ -162,6 +185,21 @@ def _image(value: Any) -> Optional[str]:
     if not isinstance(value, str) or not forms.is_pinned(value):
         return "is %s; expected the Envoy image, %s" % (describe(value), forms.IMAGE)
     return None
+
+
+def _monitor(value: Any) -> Optional[str]:
+    if value is None or value in monitors.CHOICES:
+        return None
+    return "is %s; expected %s" % (describe(value), ", ".join(monitors.CHOICES))
+
+
+def _clients(key: str, value: Any) -> List[Mistake]:
+    """A fleet's list is what a model's would be."""
+    shape = [item for item in check_shape({key: value}, "") if item.root == key]
+    found = [(item.key[len(key) :], item.message) for item in shape]
+    return [Mistake(None, "fleet_%s%s" % (key, place), text) for place, text in found] or [
+        Mistake(None, "fleet_%s%s" % (key, place), text) for place, text in clients.mistakes(value)
+    ]
 
 
 def _boolean(value: Any) -> Optional[str]:

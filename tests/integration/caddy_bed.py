@@ -330,6 +330,8 @@ def running(**changes: Any) -> Iterator[Tuple[Bed, Dict[str, Engine]]]:
                     "upstream": path,
                     "paths": paths,
                     "health": "/health",
+                    # One engine has none.
+                    "metrics": None if pair[1] == "other" else "/own/metrics",
                 }
             )
         bed.config["engines"] = entries

@@ -256,6 +256,7 @@ class Relay:
             service_port=self.port,
             probe_port=self.probe_port,
             drain_port=free_port(),
+            metrics_port=free_port(),
             admin_socket=str(folder / "admin.sock"),
             least_drain=1.0,
         )
@@ -324,7 +325,12 @@ class Relay:
         return status
 
     def ask(self, method: str, path: str, body: Optional[bytes] = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return self.ask_port(self.port, method, path, body, **headers)
+
+    def ask_port(
+        self, port: int, method: str, path: str, body: Optional[bytes], **headers: str
+    ) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         names = {key.replace("_", "-"): value for key, value in headers.items()}
         connection.request(method, path, body, names)
         response = connection.getresponse()

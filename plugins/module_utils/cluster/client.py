@@ -54,6 +54,8 @@ KINDS: Dict[str, Tuple[str, str, bool]] = {
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets", True),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies", True),
     "EndpointSlice": ("apis/discovery.k8s.io/v1", "endpointslices", True),
+    "PodMonitor": ("apis/monitoring.coreos.com/v1", "podmonitors", True),
+    "ServiceMonitor": ("apis/monitoring.coreos.com/v1", "servicemonitors", True),
     "Lease": ("apis/coordination.k8s.io/v1", "leases", True),
 }
 

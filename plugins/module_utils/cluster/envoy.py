@@ -24,6 +24,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     drain,
     envoy_clients,
     envoy_hosts,
+    envoy_metrics,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data import (
@@ -69,6 +70,7 @@ def render(
                 [
                     envoy_clients.service_listener(place),
                     envoy_clients.probe_listener(place),
+                    envoy_metrics.listener(namespace, model, hosts, place),
                     drain.listener(place.listen, place.drain_port, drain_key, place.least_drain),
                 ],
                 "config.listener.v3.Listener",
@@ -90,7 +92,8 @@ def render(
                         place.folder,
                         endpoints if by_name else None,
                         spread,
-                    )
+                    ),
+                    *envoy_metrics.clusters(hosts, place.admin_socket),
                 ],
                 "config.cluster.v3.Cluster",
             ),
@@ -150,6 +153,7 @@ def _bootstrap(namespace: str, model: str, limits: Limits, place: Place) -> Dict
         },
         "overload_manager": _overload(limits),
         "layered_runtime": {"layers": [{"name": "relay", "static_layer": balancing.RUNTIME}]},
+        "stats_config": envoy_metrics.stats(),
     }
 
 

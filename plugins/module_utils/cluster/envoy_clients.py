@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List
 
 from ansible_collections.tether.fleet.plugins.module_utils import marks
@@ -14,6 +15,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
     Limits,
     Place,
 )
+
+INJECTOR = "envoy.filters.http.credential_injector"
 
 
 def service_listener(place: Place) -> Dict[str, Any]:
@@ -33,41 +36,11 @@ def service_listener(place: Place) -> Dict[str, Any]:
         "normalize_path": False,
         "merge_slashes": False,
         "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
-        # Before anything else looks at the request: what only the relay may say, and the x-envoy-
-        # headers with which a client could order retries of a POST.
-        "early_header_mutation_extensions": [
-            parts.extension(
-                "envoy.http.early_header_mutation.header_mutation",
-                "http.early_header_mutation.header_mutation.v3.HeaderMutation",
-                {
-                    "mutations": [
-                        {"remove_on_match": {"key_matcher": {"prefix": prefix}}}
-                        for prefix in ("x-relay-", "x-envoy-")
-                    ],
-                },
-            )
-        ],
-        "local_reply_config": _local_replies(),
+        "early_header_mutation_extensions": [without_forged_headers()],
+        "local_reply_config": local_replies(),
         "access_log": [_access_log()],
         "http_filters": [
-            parts.extension(
-                "envoy.filters.http.credential_injector",
-                "filters.http.credential_injector.v3.CredentialInjector",
-                {
-                    "overwrite": True,
-                    "credential": parts.extension(
-                        "envoy.http.injected_credentials.generic",
-                        "http.injected_credentials.generic.v3.Generic",
-                        {
-                            "header": "X-Relay-Token",
-                            "credential": {
-                                "name": "token",
-                                "sds_config": parts.source("sds.json", place.folder),
-                            },
-                        },
-                    ),
-                },
-            ),
+            token_injector(place.folder),
             parts.router(),
         ],
     }
@@ -75,6 +48,43 @@ def service_listener(place: Place) -> Dict[str, Any]:
     # What a drain is for: the kubelet's own questions go on while it lasts.
     item["traffic_direction"] = "INBOUND"
     return item
+
+
+def without_forged_headers() -> Dict[str, Any]:
+    """Takes away, before anything else looks at a request, what only the relay may say, and the
+    x-envoy- headers with which a client could order retries of a POST."""
+    return parts.extension(
+        "envoy.http.early_header_mutation.header_mutation",
+        "http.early_header_mutation.header_mutation.v3.HeaderMutation",
+        {
+            "mutations": [
+                {"remove_on_match": {"key_matcher": {"prefix": prefix}}}
+                for prefix in ("x-relay-", "x-envoy-")
+            ],
+        },
+    )
+
+
+def token_injector(folder: str) -> Dict[str, Any]:
+    """Adds the namespace's token, which Envoy reads from a file."""
+    return parts.extension(
+        INJECTOR,
+        "filters.http.credential_injector.v3.CredentialInjector",
+        {
+            "overwrite": True,
+            "credential": parts.extension(
+                "envoy.http.injected_credentials.generic",
+                "http.injected_credentials.generic.v3.Generic",
+                {
+                    "header": "X-Relay-Token",
+                    "credential": {
+                        "name": "token",
+                        "sds_config": parts.source("sds.json", folder),
+                    },
+                },
+            ),
+        },
+    )
 
 
 def probe_listener(place: Place) -> Dict[str, Any]:
@@ -123,6 +133,11 @@ def routes(
                 "domains": ["*"],
                 "request_body_buffer_limit": limits.max_body,
                 "routes": [
+                    # The ingress serves more there than clients may have.
+                    {
+                        "match": {"safe_regex": {"regex": _reserved()}},
+                        "direct_response": {"status": 403},
+                    },
                     {
                         "match": {"prefix": "/"},
                         "request_headers_to_add": [
@@ -162,14 +177,24 @@ def routes(
                                 "host_selection_retry_max_attempts": balancing.REDRAWS,
                             },
                         },
-                    }
+                    },
                 ],
             }
         ],
     }
 
 
-def _local_replies() -> Dict[str, Any]:
+def _reserved() -> str:
+    """Matches a path with the reserved part anywhere in it, in any case and percent-encoding.
+
+    The ingress takes the one exact spelling and refuses all others; this does not rest on that.
+    """
+    part = marks.RESERVED_PREFIX.strip("/")
+    spelt = ["(?:%s|%%%02x|%%%02x)" % (re.escape(c), ord(c), ord(c.upper())) for c in part]
+    return "(?i).*" + "".join(spelt) + ".*"
+
+
+def local_replies() -> Dict[str, Any]:
     """What the relay itself answers, in the form that OpenAI clients read.
 
     Envoy's own text names addresses and TLS reasons, so none of it is passed on.

@@ -13,6 +13,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain
 FOLDER = "/etc/tether/relay"
 SERVICE_PORT = 8080
 PROBE_PORT = 8081
+METRICS_PORT = 9464  # of the Service, too
 CLUSTER = "hosts"
 
 # Retries wait up to a second each, half of one on average (full jitter).
@@ -79,6 +80,7 @@ class Place:
     service_port: int = SERVICE_PORT
     probe_port: int = PROBE_PORT
     drain_port: int = drain.PORT
+    metrics_port: int = METRICS_PORT
     admin_socket: str = drain.ADMIN_SOCKET
     least_drain: float = drain.LEAST_SECONDS
 

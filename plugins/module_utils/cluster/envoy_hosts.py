@@ -107,15 +107,7 @@ def cluster(
                 }
             ]
         },
-        "typed_extension_protocol_options": {
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": parts.TYPE + "extensions.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {"http_protocol_options": {}},
-                # Shorter than the ingress keeps idle connections, so that it is never the one to
-                # close a connection that a POST has just been put on.
-                "common_http_protocol_options": {"idle_timeout": "60s"},
-            }
-        },
+        "typed_extension_protocol_options": http1(),
         "health_checks": [
             {
                 # Two misses: a host that is gone gets no more requests within three seconds.
@@ -153,7 +145,7 @@ def cluster(
             {
                 "name": host.name,
                 "match": {"host": host.name},
-                "transport_socket": _tls(_validation(host), host.address),
+                "transport_socket": tls(host),
             }
             for host in hosts
         ],
@@ -167,17 +159,40 @@ def cluster(
         )
     else:
         cluster.update(
-            cluster_type=parts.extension(
-                "envoy.clusters.dns",
-                "clusters.dns.v3.DnsCluster",
-                {
-                    "dns_lookup_family": "V4_PREFERRED",
-                    "dns_refresh_rate": "30s",
-                },
-            ),
+            cluster_type=by_dns(),
             load_assignment=inline,
         )
     return cluster
+
+
+def http1() -> Dict[str, Any]:
+    """How to speak with an ingress."""
+    return {
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": parts.TYPE + "extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": {"http_protocol_options": {}},
+            # Shorter than the ingress keeps idle connections, so that it is never the one to
+            # close a connection that a POST has just been put on.
+            "common_http_protocol_options": {"idle_timeout": "60s"},
+        }
+    }
+
+
+def by_dns() -> Dict[str, Any]:
+    """The type of a cluster that has a host's name and not its address."""
+    return parts.extension(
+        "envoy.clusters.dns",
+        "clusters.dns.v3.DnsCluster",
+        {
+            "dns_lookup_family": "V4_PREFERRED",
+            "dns_refresh_rate": "30s",
+        },
+    )
+
+
+def tls(host: Host) -> Dict[str, Any]:
+    """TLS that accepts this host alone."""
+    return _tls(_validation(host), host.address)
 
 
 def _validation(host: Host) -> Dict[str, Any]:

@@ -33,6 +33,8 @@ DRAINING = "tether.fleet/draining"
 # On a Service that was somebody else's: what it selected before relays served it. Beside it are the
 # labels FLEET and MODEL; all other labels stay its owner's.
 ADOPTED = "tether.fleet/adopted"
+# On a model's network policy: the kind of monitor that the model may have.
+MONITOR = "tether.fleet/monitor"
 
 STATE_NAME = "state"
 LEASE_NAME = "tether-writer"

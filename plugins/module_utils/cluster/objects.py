@@ -7,14 +7,16 @@ from __future__ import annotations
 import base64
 import ipaddress
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     balancing,
+    clients,
     drain,
     envoy,
     envoy_data,
     labels,
+    monitors,
 )
 
 USER = 65532
@@ -44,6 +46,9 @@ class Model:
     :ivar hosts: the hosts that may serve it, already checked
     :ivar adopt: whether a Service of its name that is somebody else's may be handed over to it
     :ivar adopt_from: who has been told to leave that Service's selector alone
+    :ivar clients: who may call it, in the inventory's words; None for everybody
+    :ivar metrics_clients: who may read its metrics; None for its clients
+    :ivar monitor: the kind of monitor that it gets, or nothing
     """
 
     name: str
@@ -56,6 +61,9 @@ class Model:
     adopt: bool = False
     adopt_from: Tuple[str, ...] = ()
     spread: balancing.Balancing = balancing.DEFAULT
+    clients: Optional[List[Dict[str, Any]]] = None
+    metrics_clients: Optional[List[Dict[str, Any]]] = None
+    monitor: str = ""
 
     @property
     def key(self) -> str:
@@ -78,6 +86,19 @@ def model_objects(
         model.health_path,
         model.limits,
         spread=model.spread,
+    )
+    scraped = (
+        [
+            monitors.monitor(
+                model.monitor,
+                fleet,
+                model.namespace,
+                model.name,
+                [host.name for host in model.hosts],
+            )
+        ]
+        if model.monitor
+        else []
     )
     return [
         network_policy(model, fleet),
@@ -107,6 +128,7 @@ def model_objects(
         ),
         deployment(model, fleet, image, drain_key, sorted(files.plain), sorted(files.secret)),
         service(model, fleet),
+        *scraped,
     ]
 
 
@@ -135,7 +157,14 @@ def service(model: Model, fleet: str) -> Dict[str, Any]:
                     "protocol": "TCP",
                     "targetPort": "http",
                     "appProtocol": "http",
-                }
+                },
+                {
+                    "name": "metrics",
+                    "port": envoy_data.METRICS_PORT,
+                    "protocol": "TCP",
+                    "targetPort": "metrics",
+                    "appProtocol": "http",
+                },
             ],
         },
     )
@@ -144,7 +173,7 @@ def service(model: Model, fleet: str) -> Dict[str, Any]:
 
 
 def network_policy(model: Model, fleet: str) -> Dict[str, Any]:
-    """Relay pods reach their hosts' ingress and nothing else; who reaches them is not limited here.
+    """Relay pods reach their hosts' ingress and nothing else; the model's clients reach them.
 
     A host that is a DNS name may be anywhere, so its port is open to any address, and DNS with it.
     """
@@ -165,17 +194,41 @@ def network_policy(model: Model, fleet: str) -> Dict[str, Any]:
         egress.append(
             {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
         )
-    return _object(
+    ingress = _ingress(model)
+    item = _object(
         model,
         fleet,
         "networking.k8s.io/v1",
         "NetworkPolicy",
         spec={
             "podSelector": {"matchLabels": labels.pod_selector(fleet, model.name)},
-            "policyTypes": ["Egress"],
+            "policyTypes": ["Ingress", "Egress"] if ingress else ["Egress"],
             "egress": egress,
+            **({"ingress": ingress} if ingress else {}),
         },
     )
+    if model.monitor:
+        item["metadata"]["annotations"] = {labels.MONITOR: model.monitor}
+    return item
+
+
+def _ingress(model: Model) -> List[Dict[str, Any]]:
+    """Who reaches the relays; nothing where nobody is named, and everybody may."""
+    if model.clients is None and model.metrics_clients is None:
+        return []
+
+    def rule(listed: Optional[List[Dict[str, Any]]], *ports: int) -> Dict[str, Any]:
+        allowed: Dict[str, Any] = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
+        return dict(allowed, **({} if listed is None else {"from": clients.peers(listed)}))
+
+    readers = model.clients if model.metrics_clients is None else model.metrics_clients
+    return [
+        rule(model.clients, envoy_data.SERVICE_PORT),
+        rule(readers, envoy_data.METRICS_PORT),
+        # The kubelet's questions. Most policy engines let a node reach its own pods anyway, but
+        # the API does not promise it; and these ports tell nobody anything.
+        rule(None, envoy_data.PROBE_PORT, drain.PORT),
+    ]
 
 
 def deployment(
@@ -198,6 +251,7 @@ def deployment(
             {"name": "http", "containerPort": envoy_data.SERVICE_PORT, "protocol": "TCP"},
             {"name": "probe", "containerPort": envoy_data.PROBE_PORT, "protocol": "TCP"},
             {"name": "drain", "containerPort": drain.PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": envoy_data.METRICS_PORT, "protocol": "TCP"},
         ],
         "startupProbe": _probe("/live", 1, 30),
         "livenessProbe": _probe("/live", 10, 3),

@@ -19,6 +19,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     balancing,
     certificates,
     claims,
+    clients,
     diff,
     drain,
     envoy_data,
@@ -26,6 +27,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     forms,
     handover,
     labels,
+    monitors,
     objects,
     registration,
     state,
@@ -33,7 +35,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     tokens,
     wait,
 )
-from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client, Failed
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step
 from ansible_collections.tether.fleet.plugins.module_utils.plan import (
     Plan,
@@ -53,7 +55,15 @@ KINDS = (
     "Service",
 )
 # The Service goes first so that nobody is sent to a relay that ends; the policy stays to the end.
-_REMOVAL = ("Service", "Deployment", "PodDisruptionBudget", "Secret", "ConfigMap", "NetworkPolicy")
+_REMOVAL = (
+    *monitors.KINDS.values(),
+    "Service",
+    "Deployment",
+    "PodDisruptionBudget",
+    "Secret",
+    "ConfigMap",
+    "NetworkPolicy",
+)
 
 # Up to so many missing objects of a kind are looked up one by one, more with one list.
 _SINGLE_LOOKUPS = 2
@@ -172,6 +182,12 @@ def read_models(
                 wrong.append("%s: %s is not a number from 1 to %d" % (label, option, highest))
                 value = default
             numbers[option] = value
+        if numbers["port"] == envoy_data.METRICS_PORT:
+            wrong.append("%s: port is that of its metrics" % label)
+        for option in ("clients", "metrics_clients"):
+            if entry.get(option) is not None:
+                for place, text in clients.mistakes(entry[option]):
+                    wrong.append("%s: %s%s %s" % (label, option, place, text))
         path = entry.get("health_path") or "/health"
         if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
             wrong.append("%s: health_path is not a plain path" % label)
@@ -197,6 +213,8 @@ def read_models(
             adopt=adopt,
             adopt_from=tuple(adopt_from),
             spread=spread,
+            clients=entry.get("clients"),
+            metrics_clients=entry.get("metrics_clients"),
         )
     if wrong:
         raise Refusal(
@@ -218,6 +236,7 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
         for item in client.list(kind, marks):
             if labels.is_ours(item, desired["fleet"]) or former.is_adopted(item):
                 ours[_key(item)] = item
+    monitor = _monitors(client, desired, selector, ours)
     listed = client.list("Namespace", metadata_only=True)
     namespaces = {item["metadata"]["name"] for item in listed}
     ending = {
@@ -229,7 +248,7 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
     for model in desired["models"]:
         if model.namespace not in namespaces:
             continue
-        for key in _keys(model):
+        for key in _keys(model, monitor):
             if key not in ours:
                 missing.setdefault(key[0], []).append(key)
     foreign: Dict[Key, Dict[str, Any]] = {}
@@ -243,15 +262,33 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
         "foreign": foreign,
         "services": _look_up(client, "Service", [k for k in services if k in adoptable], False),
         "strays": strays.look_up(client, new),
+        "monitor": monitor,
         "namespaces": namespaces,
         "ending": ending,
         "now": client.now(),
     }
 
 
+def _monitors(
+    client: Client, desired: Dict[str, Any], selector: str, ours: Dict[Key, Dict[str, Any]]
+) -> str:
+    """Adds the monitors that there are to ours; the kind that models get, or nothing."""
+    wanted = monitors.KINDS.get(desired.get("monitor", monitors.NONE), "")
+    noted = monitors.noted(item for key, item in ours.items() if key[0] == "NetworkPolicy")
+    for kind in sorted(noted | ({wanted} if wanted else set())):
+        try:
+            ours.update({_key(item): item for item in client.list(kind, selector)})
+        except Failed as error:
+            if error.status != 404:
+                raise
+            # The cluster does not know the kind.
+            wanted = "" if kind == wanted else wanted
+    return wanted
+
+
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     """What differs. ``facts["verdicts"]`` says by model what becomes of it, ``facts["orphans"]``
-    which models of the fleet are no longer wanted."""
+    which models of the fleet are no longer wanted, ``facts["told"]`` what is no failure."""
     ours = observed["ours"]
     remembered_live = ours.get(("ConfigMap", desired["fleet_namespace"], labels.STATE_NAME))
     remembered = state.refused(remembered_live)
@@ -265,7 +302,8 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     resting = draining(desired, observed)
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict()
-        claim = claims.of_model(model, _keys(model), desired["fleet"], observed)
+        keys = _keys(model, observed.get("monitor", ""))
+        claim = claims.of_model(model, keys, desired["fleet"], observed)
         for conflict in claim.conflicts:
             findings[conflict.name] = conflict.finding
             if remembered.get(conflict.name) != conflict.finding:
@@ -285,6 +323,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
         hosts = [replace(one, draining=one.name in resting) for one in hosts]
+        model = replace(model, hosts=hosts, monitor=observed.get("monitor", ""))
         verdict.draining = [one.name for one in hosts if one.draining]
         verdict.dials = [
             "%s (%s port %d)" % (one.name, one.address, one.port)
@@ -297,9 +336,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             verdict.reason = "all of its hosts drain (%s)" % ", ".join(verdict.draining)
         running = ours.get(("Deployment", model.namespace, labels.relay_name(model.name)))
         drain_key = drain.read_key(running) or secrets.token_hex(16)
-        verdict.steps = _model_steps(
-            replace(model, hosts=hosts), token, drain_key, desired, observed, not claim.service
-        )
+        verdict.steps = _model_steps(model, token, drain_key, desired, observed, not claim.service)
         if claim.adopt and verdict.dials:
             verdict.transfer = True
             if desired.get("hand_over") is None or model.key in desired["hand_over"]:
@@ -321,6 +358,10 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     result.facts["verdicts"] = verdicts
     result.facts["orphans"] = orphans
     result.facts["not_released"] = kept
+    wanted = monitors.KINDS.get(desired.get("monitor", monitors.NONE))
+    result.facts["told"] = (
+        [monitors.missing(wanted)] if wanted and not observed.get("monitor") else []
+    )
     return result
 
 
@@ -354,14 +395,14 @@ def _key(item: Dict[str, Any]) -> Key:
     return item["kind"], meta.get("namespace", ""), meta["name"]
 
 
-def _keys(model: objects.Model) -> List[Key]:
+def _keys(model: objects.Model, monitor: str) -> List[Key]:
     return [
         (
             kind,
             model.namespace,
             model.name if kind == "Service" else labels.relay_name(model.name),
         )
-        for kind in KINDS
+        for kind in (*KINDS, *([monitor] if monitor else []))
     ]
 
 
@@ -523,6 +564,10 @@ def _model_steps(
     own_service: bool,
 ) -> List[Step]:
     steps: List[Step] = []
+    for kind in monitors.KINDS.values():
+        live = observed["ours"].get((kind, model.namespace, labels.relay_name(model.name)))
+        if live is not None and kind != model.monitor:
+            steps.append(step("remove", None, live, model.key))
     for item in objects.model_objects(model, desired["fleet"], desired["image"], token, drain_key):
         live = observed["ours"].get(_key(item))
         if item["kind"] == "Service" and not own_service:

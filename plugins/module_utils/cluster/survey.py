@@ -31,7 +31,8 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
     :return: ``{"differs": why or "", "models": relay's verdicts, "orphans", "records": by host,
         "tokens": {namespace: {"current": sha256}}, "blocked": by model, why it will not be
         served whatever is done on its hosts, "draining": by host, since when, but
-        for those that drain for a restart alone; "registered": the hosts that have a record}``
+        for those that drain for a restart alone; "registered": the hosts that have a record,
+        "told": what is no failure}``
     """
     desired = relay.wishes(options, [], check_mode=False)
     observed = relay.observe(client, desired)
@@ -55,6 +56,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
         return dict(result, differs=str(refusal))
     verdicts = plan.facts["verdicts"]
     result["orphans"] = plan.facts["orphans"]
+    result["told"] = plan.facts["told"]
     result["models"] = {key: verdict.result() for key, verdict in verdicts.items()}
     result["blocked"] = {key: one.reason for key, one in verdicts.items() if one.blocked}
     reasons = [step.words() for step in plan.steps]
