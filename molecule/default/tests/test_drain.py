@@ -17,7 +17,7 @@ ASK = json.dumps({"max_tokens": 2, "messages": [{"role": "user", "content": "hel
 # Asks one after the other, each on a connection of its own, until it is told to stop.
 LOOP = f"""
 rm -f /tmp/stop /tmp/answers
-end=$(($(date +%s) + 500))
+end=$(($(date +%s) + 800))
 while [ ! -e /tmp/stop ] && [ "$(date +%s)" -lt "$end" ]; do
     curl -s -o /dev/null -m 60 -w '%{{http_code}}\\n' http://tiny.team-a.svc/v1/chat/completions \
         -H 'Content-Type: application/json' -d '{ASK}' >>/tmp/answers
@@ -36,7 +36,7 @@ class Requests:
         self.thread = threading.Thread(target=self._ask)
 
     def _ask(self) -> None:
-        done = client(LOOP, timeout=600, check=False)
+        done = client(LOOP, timeout=900, check=False)
         self.statuses.update(done.stdout.split() or [done.stderr])
 
     def number(self) -> int:
