@@ -20,7 +20,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster_api as api
 from cluster_ingress import eventually
-from test_cluster_pods import IMAGE, Fleet
+from test_cluster_pods import AUTHORITY, IMAGE, Fleet
 
 pytestmark = pytest.mark.skipif(
     api.KUBECONFIG is None or IMAGE is None,
@@ -169,6 +169,17 @@ def service() -> Dict[str, Any]:
     return api.get("service", "tiny", "it-a") or {}
 
 
+def survey() -> api.Result:
+    """The question with which a run of site.yml begins."""
+    return api.run(
+        "cluster_survey",
+        image=IMAGE,
+        ca_certificate=AUTHORITY.pem,
+        models=[MODEL],
+        namespaces=["it-a"],
+    )
+
+
 def kept(item: Dict[str, Any]) -> Dict[str, Any]:
     spec = {key: item["spec"].get(key) for key in KEPT}
     ports = [
@@ -200,6 +211,10 @@ def test_handed_over_when_relays_serve_and_back_without_a_lost_request(fleet: Fl
     assert service()["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     fleet.hosts[0].healthy = True
 
+    asked = survey()
+    assert asked["differs"] == "adopt Service it-a/tiny"
+    assert asked.writes == 0
+
     # That run might as well have been killed; the next one goes on from there.
     predicted = fleet.relay([], models=[MODEL], check=True)
     made = fleet.relay([], models=[MODEL])
@@ -219,6 +234,7 @@ def test_handed_over_when_relays_serve_and_back_without_a_lost_request(fleet: Fl
     again = fleet.relay([], models=[MODEL])
     assert not again["changed"]
     assert again["requests"] == {"GET": 7}
+    assert survey()["differs"] == ""
     assert not fleet.probe().failed
     assert told() == ["RelayCreated Deployment", "ServiceAdopted Service"]
 
