@@ -29,7 +29,7 @@ _NAMED = 3
 _PAST = {
     "add": "added", "delete": "deleted", "disable": "disabled", "enable": "enabled",
     "reload": "reloaded", "remove": "removed", "restart": "restarted", "start": "started",
-    "stop": "stopped",
+    "stop": "stopped", "adopt": "adopted", "release": "released",
 }  # fmt: skip
 _PLAIN_ACTIONS = ("create", "update", "install", "load", "sign", "upload", "replace", "patch")
 # A process is known by its unit; an artifact and a model by what they are called.

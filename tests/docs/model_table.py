@@ -11,7 +11,13 @@ from typing import Any
 
 import yaml
 
-KINDS = {"string": "text", "integer": "int", "object": "mapping", "array": "list"}
+KINDS = {
+    "string": "text",
+    "integer": "int",
+    "boolean": "bool",
+    "object": "mapping",
+    "array": "list",
+}
 
 
 def body(schema_file: Path) -> str:

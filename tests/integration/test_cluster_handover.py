@@ -16,11 +16,12 @@ import time
 from typing import Any, Dict, Iterator, List
 
 import pytest
+import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster_api as api
 from cluster_ingress import eventually
-from test_cluster_pods import IMAGE, Fleet
+from test_cluster_pods import AUTHORITY, IMAGE, Fleet
 
 pytestmark = pytest.mark.skipif(
     api.KUBECONFIG is None or IMAGE is None,
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 MODEL = {"name": "tiny", "namespace": "it-a", "hosts": ["gpu1"], "adopt": True}
+RIGHTS = pathlib.Path(__file__).parents[2] / "docs" / "cluster-rights.yml"
 # What a Service is to its clients and its owner.
 KEPT = ("clusterIP", "clusterIPs", "type", "sessionAffinity", "externalTrafficPolicy")
 
@@ -169,6 +171,17 @@ def service() -> Dict[str, Any]:
     return api.get("service", "tiny", "it-a") or {}
 
 
+def survey() -> api.Result:
+    """The question with which a run of site.yml begins."""
+    return api.run(
+        "cluster_survey",
+        image=IMAGE,
+        ca_certificate=AUTHORITY.pem,
+        models=[MODEL],
+        namespaces=["it-a"],
+    )
+
+
 def kept(item: Dict[str, Any]) -> Dict[str, Any]:
     spec = {key: item["spec"].get(key) for key in KEPT}
     ports = [
@@ -200,6 +213,10 @@ def test_handed_over_when_relays_serve_and_back_without_a_lost_request(fleet: Fl
     assert service()["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
     fleet.hosts[0].healthy = True
 
+    asked = survey()
+    assert asked["differs"].startswith("adopt Service it-a/tiny")
+    assert asked.writes == 0
+
     # That run might as well have been killed; the next one goes on from there.
     predicted = fleet.relay([], models=[MODEL], check=True)
     made = fleet.relay([], models=[MODEL])
@@ -219,6 +236,7 @@ def test_handed_over_when_relays_serve_and_back_without_a_lost_request(fleet: Fl
     again = fleet.relay([], models=[MODEL])
     assert not again["changed"]
     assert again["requests"] == {"GET": 7}
+    assert survey()["differs"] == ""
     assert not fleet.probe().failed
     assert told() == ["RelayCreated Deployment", "ServiceAdopted Service"]
 
@@ -245,9 +263,23 @@ def test_handed_over_when_relays_serve_and_back_without_a_lost_request(fleet: Fl
     ]
 
 
-def test_roll_back_by_taking_adopt_away_and_drift(fleet: Fleet) -> None:
+@pytest.fixture
+def documented() -> Iterator[str]:
+    """A user with the rights of docs/cluster-rights.yml, and no more."""
+    user = "fleet%d" % api._serial[0]
+    role = yaml.safe_load(RIGHTS.read_text())
+    role["metadata"]["name"] = user
+    api.kubectl("apply", "-f", "-", stdin=json.dumps(role))
+    api.kubectl("create", "clusterrolebinding", user, "--clusterrole", user, "--user", user)
+    yield user
+    api.kubectl("delete", "clusterrolebinding,clusterrole", user)
+
+
+def test_roll_back_by_taking_adopt_away_and_drift(fleet: Fleet, documented: str) -> None:
     before = service()
-    assert not fleet.relay([], models=[MODEL]).failed
+    made = fleet.relay([], models=[MODEL], impersonate_user=documented)
+    assert not made.failed, made["msg"]
+    assert made.changes[-1] == "adopt Service it-a/tiny"
     # Its owner applies the old manifest once more: both selectors are in it, which select nothing.
     api.kubectl(
         *("patch", "service", "tiny", "-n", "it-a", "--type=merge", "-p"),
@@ -261,7 +293,7 @@ def test_roll_back_by_taking_adopt_away_and_drift(fleet: Fleet) -> None:
 
     without = {**MODEL, "adopt": False}
     predicted = fleet.relay([], models=[without], check=True)
-    back = fleet.relay([], models=[without])
+    back = fleet.relay([], models=[without], impersonate_user=documented)
     assert back.failed
     assert back.changes == predicted.changes
     assert back.changes == [

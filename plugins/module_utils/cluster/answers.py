@@ -18,6 +18,7 @@ Advice = Tuple[str, str]
 _QUOTA = re.compile(r"exceeded quota: ([^,\s]+)")
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
 _WEBHOOK = re.compile(r'admission webhook "([^"]+)" denied')
+_WEBHOOK_DOWN = re.compile(r'failed calling webhook "([^"]+)"')
 _POD_SECURITY = re.compile(r'violates PodSecurity "([^"]+)"')
 _TERMINATING = re.compile(r"in namespace (\S+) because it is being terminated")
 _LIMITS = re.compile(r"(maximum|minimum) (cpu|memory)\S* usage per|maximum memory usage")
@@ -61,6 +62,12 @@ def of_admission(message: str, namespace: Optional[str]) -> Optional[Advice]:
                 "Ask whoever runs that policy to allow it%s, then run again"
                 % (" for namespace %s" % namespace if namespace else ""),
             )
+    found = _WEBHOOK_DOWN.search(message)
+    if found:
+        return (
+            "the cluster's admission webhook %s to answer" % found.group(1),
+            "Ask whoever runs that webhook to mend it, then run again",
+        )
     found = _POD_SECURITY.search(message)
     if found:
         return (

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     events,
+    fixed,
     former,
     handover,
     objects,
@@ -26,29 +27,30 @@ class Conflict:
     """An object of somebody else that keeps a model from being set up.
 
     :ivar finding: what is remembered of it: it is told anew when that changes
-    :ivar text: what was found and what to do
+    :ivar reason: what was found and what to do
     """
 
     item: Object
     finding: Dict[str, str]
-    text: str
+    reason: str
 
     @property
     def name(self) -> str:
-        meta = self.item["metadata"]
-        return "%s %s/%s" % (self.item["kind"], meta["namespace"], meta["name"])
+        return _name(self.item)
 
 
 @dataclass
 class Claims:
     """What stands in a model's way, or was there before it.
 
+    :ivar stuck: objects of the fleet's own that no change can mend
     :ivar service: whether its Service is somebody else's, handed over or to be
     :ivar adopt: the step that hands it over, where that is not done yet
     :ivar release: the step that gives it back, where it is no longer to be adopted
     """
 
     conflicts: List[Conflict] = field(default_factory=list)
+    stuck: List[Refusal] = field(default_factory=list)
     service: bool = False
     adopt: Optional[Step] = None
     release: Optional[Step] = None
@@ -66,12 +68,15 @@ def of_model(model: objects.Model, keys: List[Key], fleet: str, observed: Object
         live = observed["ours"].get(key)
         if live is not None and former.is_adopted(live):
             _adopted(claims, live, model, fleet)
+        elif live is not None:
+            claims.stuck += fixed.beyond_change(live, fleet, model.name)
         elif key in foreign and model.adopt and key in observed.get("services", {}):
             _existing(claims, observed["services"][key], model, fleet)
         elif key in foreign:
             claims.conflicts.append(_foreign(foreign[key]))
     for item in observed.get("strays", {}).get((model.namespace, model.name), []):
-        claims.conflicts.append(_conflict(item, strays.remedy(item)))
+        owner = ownership.describe_owner(item)
+        claims.conflicts.append(_conflict(item, owner, strays.reason(item, owner)))
     return claims
 
 
@@ -119,21 +124,25 @@ def _adopted(claims: Claims, service: Object, model: objects.Model, fleet: str) 
 
 
 def _foreign(item: Object) -> Conflict:
-    remedy = "Remove or rename it, or rename the model"
-    if item["kind"] == "Service":
-        remedy += ", or have it handed over with adopt: true"
-    return _conflict(item, remedy)
-
-
-def _conflict(item: Object, remedy: str) -> Conflict:
     owner = ownership.describe_owner(item)
-    conflict = Conflict(item, {"uid": item["metadata"].get("uid", ""), "owner": owner}, "")
-    conflict.text = "%s exists and is not this fleet's (%s). %s" % (conflict.name, owner, remedy)
-    return conflict
+    reason = "%s exists and is not this fleet's (%s). Remove or rename it, or rename the model" % (
+        _name(item),
+        owner,
+    )
+    if item["kind"] == "Service":
+        reason += ", or have it handed over with adopt: true"
+    return _conflict(item, owner, reason)
+
+
+def _conflict(item: Object, owner: str, reason: str) -> Conflict:
+    return Conflict(item, {"uid": item["metadata"].get("uid", ""), "owner": owner}, reason)
+
+
+def _name(item: Object) -> str:
+    return "%s %s/%s" % (item["kind"], item["metadata"]["namespace"], item["metadata"]["name"])
 
 
 def _refused(service: Object, refusals: List[Refusal]) -> Conflict:
     """A Service that may be handed over by the inventory, and cannot."""
     owner = "; ".join("%s: found %s" % (one.what, one.found) for one in refusals)
-    finding = {"uid": service["metadata"].get("uid", ""), "owner": owner[:400]}
-    return Conflict(service, finding, " ".join(str(one) for one in refusals))
+    return _conflict(service, owner[:400], " ".join(str(one) for one in refusals))

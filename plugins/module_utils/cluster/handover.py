@@ -148,19 +148,31 @@ def _unfit(service: Object) -> Optional[Refusal]:
     """Why a Service is of no kind that could be handed over."""
     spec = service["spec"]
     if service["metadata"].get("deletionTimestamp"):
-        found = "that it is being deleted"
-        remedy = "Wait until it is gone, then run again"
-    elif spec.get("type") == "ExternalName":
-        found = "type ExternalName, an alias of %s" % spec.get("externalName")
-        remedy = "Delete it, so that the fleet makes a Service of its name, or rename the model"
-    elif spec.get("clusterIP") == "None":
-        found = "a headless Service, whose clients connect to pods by their own addresses"
-        remedy = "Rename the model, or delete the Service if its clients take one with an address"
-    elif not spec.get("selector"):
-        found = "no selector, so that somebody writes its endpoints by hand"
-        remedy = "Delete it with its EndpointSlices and Endpoints, or rename the model"
-    else:
-        return None
+        return _of_kind(
+            service, "that it is being deleted", "Wait until it is gone, then run again"
+        )
+    if spec.get("type") == "ExternalName":
+        return _of_kind(
+            service,
+            "type ExternalName, an alias of %s" % spec.get("externalName"),
+            "Delete it, so that the fleet makes a Service of its name, or rename the model",
+        )
+    if spec.get("clusterIP") == "None":
+        return _of_kind(
+            service,
+            "a headless Service, whose clients connect to pods by their own addresses",
+            "Rename the model, or delete the Service if its clients take one with an address",
+        )
+    if not spec.get("selector"):
+        return _of_kind(
+            service,
+            "no selector, so that somebody writes its endpoints by hand",
+            "Delete it with its EndpointSlices and Endpoints, or rename the model",
+        )
+    return None
+
+
+def _of_kind(service: Object, found: str, remedy: str) -> Refusal:
     return Refusal(_name(service), found, "a Service with an address and a selector", remedy)
 
 

@@ -308,7 +308,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             findings[conflict.name] = conflict.finding
             if remembered.get(conflict.name) != conflict.finding:
                 first.append(claims.event(conflict, model, desired["fleet"]))
-        blocked = _blocked(model, claim.conflicts, desired, observed)
+        blocked = _blocked(model, claim, desired, observed)
         if claim.release:
             verdict.steps = [claim.release]
         if blocked:
@@ -367,13 +367,14 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
 
 def _blocked(
     model: objects.Model,
-    conflicts: List[claims.Conflict],
+    claim: claims.Claims,
     desired: Dict[str, Any],
     observed: Dict[str, Any],
 ) -> Optional[str]:
     """Why a model cannot be served whatever its hosts say, or None."""
-    if conflicts:
-        return "; ".join(conflict.text for conflict in conflicts)
+    if claim.conflicts or claim.stuck:
+        texts = [conflict.reason for conflict in claim.conflicts]
+        return "; ".join(texts + [str(refusal) for refusal in claim.stuck])
     if model.namespace not in observed["namespaces"] and not desired["create_namespaces"]:
         return (
             "namespace %s does not exist. Create it, or set fleet_create_namespaces: true"

@@ -36,17 +36,25 @@ def look_up(client: Client, places: Set[Place]) -> Dict[Place, List[Dict[str, An
     return found
 
 
-def remedy(item: Dict[str, Any]) -> str:
-    """What to do about one, as a sentence without its full stop. Pure."""
+def reason(item: Dict[str, Any], owner: str) -> str:
+    """Why one keeps a Service from being served. Pure.
+
+    :param owner: who keeps it, in words
+    """
     meta = item["metadata"]
-    marks = meta.get("labels") or {}
+    place, marks = meta["namespace"], meta.get("labels") or {}
+    service = marks.get(_SERVICE)
     if marks.get(_KEEPER) == _MIRROR:
-        return "It mirrors an Endpoints object: kubectl delete endpoints %s -n %s" % (
-            marks.get(_SERVICE),
-            meta["namespace"],
+        reason = (
+            "EndpointSlice %s/%s exists and mirrors an Endpoints object. It sends requests for"
+            " Service %s elsewhere, whatever that Service's selector says: remove that object"
+            " (kubectl delete endpoints %s -n %s)" % (place, meta["name"], service, service, place)
         )
-    return (
-        "It sends requests for Service %s elsewhere, whatever that Service's selector says: remove"
-        " it (kubectl delete endpointslice %s -n %s), or take its label %s off"
-        % (marks.get(_SERVICE), meta["name"], meta["namespace"], _SERVICE)
-    )
+    else:
+        reason = (
+            "EndpointSlice %s/%s exists and is not Kubernetes' own (%s). It sends requests for"
+            " Service %s elsewhere, whatever that Service's selector says: remove it (kubectl"
+            " delete endpointslice %s -n %s), or take its label %s off"
+            % (place, meta["name"], owner, service, meta["name"], place, _SERVICE)
+        )
+    return reason

@@ -170,6 +170,11 @@ MISTAKES = [
         "affinity_header",
         "take another",
     ),
+    ({"adopt": "yes"}, "adopt", '"yes"; expected true or false'),
+    ({"adopt": True, "adopt_from": "argocd"}, "adopt_from", "expected a list of names"),
+    ({"adopt": True, "adopt_from": ["a b"]}, "adopt_from[0]", "a name as the refusal gives it"),
+    ({"adopt": True, "adopt_from": ["a", "a"]}, "adopt_from", "lists something twice"),
+    ({"adopt_from": ["argocd"]}, "adopt_from", "adopt is not true"),
     ({"fils": []}, "fils", "did you mean files?"),
 ]
 
@@ -497,6 +502,7 @@ def test_plan():
     entry = plan["models"]["team-a/tiny"]
     assert entry["hosts"] == ["gpu1", "gpu2", "gpu3"]
     assert (entry["port"], entry["replicas"], entry["environment"]) == (80, 2, {})
+    assert (entry["adopt"], entry["adopt_from"]) == (False, [])
     host = plan["hosts"]["gpu1"]
     engine = host["engines"][0]
     socket = "/run/tether/engines/team-a.tiny/engine.sock"
