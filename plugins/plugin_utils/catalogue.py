@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
+from ansible_collections.tether.fleet.plugins.module_utils import marks
 from ansible_collections.tether.fleet.plugins.plugin_utils import guard, names
 from ansible_collections.tether.fleet.plugins.plugin_utils.guard import Flag, Table
 from ansible_collections.tether.fleet.plugins.plugin_utils.schema import load_yaml, validator
@@ -112,8 +113,9 @@ def check(name: str, data: Any) -> List[str]:
     if data["engine"] != name:
         mistakes.append("engine: %r, but the file is named %s.yml" % (data["engine"], name))
     mistakes += _check_slots(data)
-    if data.get("metrics") in [entry["path"] for entry in data["paths"]]:
-        mistakes.append("paths: %s is for relays alone, as metrics" % data["metrics"])
+    for path in [entry["path"] for entry in data["paths"]]:
+        if path == data.get("metrics") or path.lower().startswith(marks.RESERVED_PREFIX):
+            mistakes.append("paths: %s is for relays alone, who ask for metrics there" % path)
     seen: Dict[str, int] = {}
     for index, row in enumerate(data["arguments"]["flags"]):
         where = "arguments.flags[%d]" % index

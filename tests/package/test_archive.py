@@ -29,7 +29,7 @@ ALLOWED = re.compile(
     | fleet\.lock\.yml | requirements\.(in|txt|yml) | bindep\.txt
     | meta/(runtime|execution-environment)\.yml
     | changelogs/(config|changelog)\.yaml
-    | docs/.+\.(md|rst|svg|png|yml)
+    | docs/.+\.(md|rst|svg|png|yml|json)
     | plugins/(action|callback|doc_fragments|filter|lookup|module_utils|modules|plugin_utils|test)/
       .+\.(py|json|ya?ml|j2)
     | roles/[a-z_]+/(defaults|files|handlers|meta|tasks|templates|vars)/.+

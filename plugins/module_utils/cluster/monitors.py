@@ -26,8 +26,8 @@ _HOST_LABEL = "tether_host"
 
 def noted(items: Iterable[Dict[str, Any]]) -> Set[str]:
     """The kinds of monitors that there may be, by these network policies."""
-    notes = [(item["metadata"].get("annotations") or {}) for item in items]
-    return {note.get(labels.MONITOR) for note in notes} & set(KINDS.values())
+    notes = [(item["metadata"].get("annotations") or {}).get(labels.MONITOR) for item in items]
+    return {kind for kind in KINDS.values() if kind in notes}
 
 
 def missing(kind: str) -> str:

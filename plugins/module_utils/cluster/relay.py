@@ -358,10 +358,9 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     result.facts["verdicts"] = verdicts
     result.facts["orphans"] = orphans
     result.facts["not_released"] = kept
-    wanted = monitors.KINDS.get(desired.get("monitor", monitors.NONE))
-    result.facts["told"] = (
-        [monitors.missing(wanted)] if wanted and not observed.get("monitor") else []
-    )
+    asked = monitors.KINDS.get(desired.get("monitor", monitors.NONE))
+    unknown = asked if asked and not observed.get("monitor") else None
+    result.facts["told"] = [monitors.missing(unknown)] if unknown else []
     return result
 
 

@@ -110,7 +110,10 @@ def test_fleet_variables_are_all_there() -> None:
         if path.suffix in (".py", ".yml")
     )
     read = set(
-        re.findall(r"\bfleet_(?:ca|cluster|create|depot|drain|kube|lock|max|name|models)\w*\b", code)
+        re.findall(
+            r"\bfleet_(?:ca|clients|cluster|create|depot|drain|kube|lock|max|metrics|name|models)\w*\b",
+            code,
+        )
     )
     # What a run or a module calls so itself, and never the inventory.
     own = {"fleet_ca", "fleet_cluster", "fleet_namespace", "fleet_namespaces"}

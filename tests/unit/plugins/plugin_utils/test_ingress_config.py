@@ -99,6 +99,11 @@ BAD: List[Tuple[Dict[str, Any], str]] = [
     ({"engines": [engine(paths=[{"path": "/v1"}])]}, "methods"),
     ({"engines": [engine(health="/health?x")]}, "health path"),
     ({"engines": [engine(health={"status": 200})]}, "health path"),
+    ({"engines": [engine(metrics="/m{x}")]}, "metrics path"),
+    (
+        {"engines": [engine(paths=[{"path": "/.Tether/metrics", "methods": ["GET"]}])]},
+        "paths below /.tether/ are the collection's",
+    ),
     ({"engines": [engine(), engine()]}, "listed twice"),
 ]
 

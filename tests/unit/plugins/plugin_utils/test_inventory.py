@@ -113,6 +113,17 @@ MISTAKES = [
     ({"port": "80"}, "port", "without quotes"),
     ({"port": True}, "port", "the boolean true"),
     ({"port": 80.5}, "port", "the number 80.5"),
+    ({"port": 9464}, "port", "is the port of the Service's metrics"),
+    ({"clients": []}, "clients", "a list of at least one client"),
+    ({"clients": "team-b"}, "clients", "a list of at least one client"),
+    ({"clients": ["team-b"]}, "clients[0]", "a mapping with namespace, pods or both, or cidr"),
+    ({"clients": [{"namespce": "x"}]}, "clients[0].namespce", "did you mean namespace?"),
+    ({"clients": [{"namespace": 1}]}, "clients[0].namespace", "write it in quotes"),
+    ({"clients": [{"namespace": "A"}]}, "clients[0].namespace", "is no namespace's name"),
+    ({"clients": [{"pods": {}}]}, "clients[0].pods", "at least one label"),
+    ({"clients": [{"pods": {"app": True}}]}, "clients[0].pods.app", "write it in quotes"),
+    ({"clients": [{}]}, "clients[0]", "names nobody"),
+    ({"metrics_clients": [{"cidr": "10.1/8"}]}, "metrics_clients[0].cidr", "is no network"),
     ({"replicas": 0}, "replicas", "from 1 to 64"),
     ({"files": None}, "files", "is missing"),
     ({"files": []}, "files", "at least one file"),
@@ -324,6 +335,41 @@ def with_settings(changes=None, per_host=None, everywhere=None):
 )
 def test_sound_settings(changes):
     resolve(**with_settings(changes))
+
+
+def test_clients_of_the_fleet_are_those_of_models_without_their_own():
+    fleet_wide, own = [{"namespace": "team-b"}], [{"pods": {"app": "chat"}}]
+    asked = with_settings({"fleet_clients": fleet_wide, "relay_monitor": "pod"})
+    asked["models"] = [model(), model(name="own", clients=own, metrics_clients=fleet_wide)]
+    found = resolve(**asked)["models"]
+    assert found["team-a/tiny"]["clients"] == fleet_wide
+    assert found["team-a/tiny"]["metrics_clients"] is None
+    assert found["team-a/own"]["clients"] == own
+    assert found["team-a/own"]["metrics_clients"] == fleet_wide
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "words"),
+    [
+        ({"fleet_clients": []}, "fleet_clients", "at least one client"),
+        ({"fleet_clients": [{"cidr": "x"}]}, "fleet_clients[0].cidr", "is no network"),
+        ({"fleet_metrics_clients": [{"pod": 1}]}, "fleet_metrics_clients[0].pod", "no such key"),
+        ({"relay_monitor": "pods"}, "relay_monitor", "expected none, pod, service"),
+        ({"relay_monitor": True}, "relay_monitor", "the boolean true"),
+    ],
+)
+def test_wrong_clients_and_monitor_of_the_fleet(changes, key, words):
+    (mistake,) = mistakes(**with_settings(changes))
+    assert (mistake.model, mistake.key) == (None, key)
+    assert words in mistake.message
+
+
+def test_no_host_has_the_name_of_the_relays_metrics():
+    hosts = {"relay": {"ansible_host": "192.0.2.1"}}
+    groups = {"fleet_hosts": ["relay"], "fleet_cluster": ["cluster"]}
+    found = mistakes([model(hosts=["relay"])], hosts=hosts, groups=groups)
+    assert [(item.model, item.key) for item in found] == [("host relay", "inventory_hostname")]
+    assert "/metrics/relay" in found[0].message
 
 
 @pytest.mark.parametrize(

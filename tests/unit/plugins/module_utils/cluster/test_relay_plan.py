@@ -200,6 +200,9 @@ def test_orphans() -> None:
         ({"hosts": "gpu1"}, "hosts is not"),
         ({"port": 70000}, "port is not"),
         ({"replicas": True}, "replicas is not"),
+        ({"port": 9464}, "port is that of its metrics"),
+        ({"clients": []}, "clients is no list"),
+        ({"metrics_clients": [{"cidr": "10.0.0.1/8"}]}, r"metrics_clients\[0\].cidr .* is no net"),
         ({"health_path": "/x y"}, "health_path is not"),
         ({"health_path": "/%2e"}, "health_path is not"),
     ],
@@ -340,3 +343,27 @@ def test_of_a_model_whose_hosts_all_drain_requests_wait() -> None:
     verdict = plan.facts["verdicts"]["team-a/tiny"]
     assert (verdict.state, verdict.reason) == ("drained", "all of its hosts drain (gpu1)")
     assert not relay.needs_attention(verdict.result())
+
+
+def test_a_cluster_without_monitors_is_told_of() -> None:
+    plan = relay.plan(desired(monitor="pod"), observed(monitor=""))
+    assert len(plan.steps) == 6
+    assert "PodMonitor" in plan.facts["told"][0]
+    assert relay.plan(desired(), observed(monitor="")).facts["told"] == []
+
+
+def test_a_monitor_comes_last_and_goes_first() -> None:
+    first = relay.plan(desired(monitor="pod"), observed(monitor="PodMonitor"))
+    assert summaries(first)[0] == "create NetworkPolicy"
+    assert summaries(first)[-1] == "create PodMonitor"
+    made = [step.data["object"] for step in first.steps]
+    assert relay.plan(desired(monitor="pod"), observed(*made, monitor="PodMonitor")).steps == []
+    other = relay.plan(desired(monitor="service"), observed(*made, monitor="ServiceMonitor"))
+    assert summaries(other) == [
+        "remove PodMonitor",
+        "update NetworkPolicy",
+        "create ServiceMonitor",
+    ]
+    gone = relay.plan(desired(models=[], prune=True), observed(*made, monitor=""))
+    assert summaries(gone)[0] == "remove PodMonitor"
+    assert summaries(gone)[-1] == "remove NetworkPolicy"
