@@ -41,7 +41,9 @@ options:
   models:
     description:
       - The models, as the validated plan has them. Read are C(name), C(namespace), C(hosts),
-        C(port) (80), C(replicas) (2) and C(health_path) (C(/health)); other keys are left alone.
+        C(port) (80), C(replicas) (2), C(health_path) (C(/health)), C(parallel) (0, no limit),
+        C(queue) (1000), C(balancing) (C(least_request)) and C(affinity_header); other keys are left
+        alone.
     type: list
     elements: dict
     required: true

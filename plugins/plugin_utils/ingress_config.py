@@ -67,8 +67,8 @@ def render(config: Mapping[str, Any]) -> str:
     :param config: keys of ``DEFAULTS``; ``engines`` is a list of ``{"namespace", "model",
         "upstream": absolute path of a unix socket or "127.0.0.1:port", "paths": [{"path",
         "methods": [...]}], "health": path, {"path": path} or None, "local": {"port"} or None}``;
-        other keys of an engine are left alone. ``log`` is an absolute path or None for standard error (the journal).
-        ``max_body`` in bytes; 0 for no limit.
+        other keys of an engine are left alone. ``log`` is an absolute path or None for standard
+        error (the journal). ``max_body`` in bytes; 0 for no limit.
     :raises ConfigError: with every mistake at once
     """
     wanted = dict(DEFAULTS)
@@ -217,7 +217,7 @@ def _local_site(engine: Mapping[str, Any], max_body: int) -> List[str]:
         "\t\treverse_proxy @served %s {" % _dial(engine),
         "\t\t\timport engine",
         "\t\t}",
-        '\t\timport refuse 403 path_not_served "That name, method or path is not served here."',
+        '\t\timport refuse 403 path_not_served "That model, method or path is not served here."',
         "\t}",
         "",
         *_errors(),
@@ -232,9 +232,7 @@ def _body_limit(max_body: int) -> List[str]:
 def _listed(engine: Mapping[str, Any]) -> str:
     """Whether method and path are on the engine's list, compared as they came."""
     allowed = ", ".join(_cel("%s %s" % pair) for pair in _allowed(engine))
-    return (
-        '{http.request.method} + " " + {http.request.orig_uri}.split("?")[0] in [%s]' % allowed
-    )
+    return '{http.request.method} + " " + {http.request.orig_uri}.split("?")[0] in [%s]' % allowed
 
 
 def _dial(engine: Mapping[str, Any]) -> str:

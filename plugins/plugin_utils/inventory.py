@@ -300,9 +300,7 @@ def _check_balancing(
     return found
 
 
-def _check_local(
-    model: Dict[str, Any], label: str, skip: Set[str], fleet: Fleet
-) -> List[Mistake]:
+def _check_local(model: Dict[str, Any], label: str, skip: Set[str], fleet: Fleet) -> List[Mistake]:
     """A local port and who may use it, one not without the other."""
     port, accounts = model.get("local_port"), model.get("local_accounts")
     if skip & {"local_port", "local_accounts"}:

@@ -29,7 +29,7 @@ def address(local: Mapping[str, Any]) -> str:
 
 
 def loopback_ports(engines: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """As the ``firewall`` module takes them: who may connect, and that the ingress alone answers."""
+    """As the ``firewall`` module takes them: who may connect, and that only the ingress answers."""
     return [
         {
             "port": engine["local"]["port"],
