@@ -187,7 +187,7 @@ def apply(plan: Plan) -> Dict[str, Any]:
             "firewall",
             "no account %s on this host" % ", ".join(plan.data["unknown"]),
             "every account that may connect to a loopback port",
-            "Run the role baseline first",
+            "Run the role baseline first; those of local_accounts are yours to make or leave out",
         )
     nft.check(program, plan.data["text"])
     for step in plan.steps:

@@ -44,7 +44,8 @@ options:
     description:
       - The models, as the validated plan has them. Read are C(name), C(namespace), C(hosts),
         C(port) (80), C(replicas) (2), C(health_path) (C(/health)), C(adopt) (V(false)),
-        C(adopt_from) (C([])), C(clients) and C(metrics_clients); other keys are left alone.
+        C(adopt_from) (C([])), C(clients), C(metrics_clients), C(parallel) (0, no limit), C(queue)
+        (1000), C(balancing) (C(least_request)) and C(affinity_header); other keys are left alone.
       - With C(adopt) a Service of that name that is somebody else's and has a selector is handed
         over to the relays once they are ready and one of them has answered a real request. Its
         address, ports and labels stay. It is given back, not deleted, when the model or C(adopt)

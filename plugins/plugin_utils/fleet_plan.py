@@ -7,7 +7,7 @@ from __future__ import annotations
 import posixpath
 from typing import Any, Dict, Iterable, List, Mapping
 
-from ansible_collections.tether.fleet.plugins.plugin_utils import names
+from ansible_collections.tether.fleet.plugins.plugin_utils import local_models, names
 from ansible_collections.tether.fleet.plugins.plugin_utils.address import is_ip
 from ansible_collections.tether.fleet.plugins.plugin_utils.catalogue import Engine
 
@@ -81,6 +81,7 @@ def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
         "socket": socket,
         "port": port,
         "upstream": socket or "127.0.0.1:%d" % port,
+        "local": local_models.of_model(entry),
         "argv": engine.argv(slots, entry["args"]),
         "environment": engine.environment(slots, entry["environment"]),
         "files": entry["files"],
@@ -172,7 +173,9 @@ def _host(
             }
             for engine in engines
             if engine["port"] is not None
-        ],
+        ]
+        + local_models.loopback_ports(engines),
+        "local_files": local_models.files(engines),
         "libraries": [libraries[key] for key in sorted(libraries)],
     }
 

@@ -66,10 +66,9 @@ def render(config: Mapping[str, Any]) -> str:
 
     :param config: keys of ``DEFAULTS``; ``engines`` is a list of ``{"namespace", "model",
         "upstream": absolute path of a unix socket or "127.0.0.1:port", "paths": [{"path",
-        "methods": [...]}], "health": path, {"path": path} or None, "metrics": path or None}``;
-        other keys of an engine are left alone. ``log`` is an absolute path or None for standard
-        error (the journal).
-        ``max_body`` in bytes; 0 for no limit.
+        "methods": [...]}], "health": path, {"path": path} or None, "metrics": path or None,
+        "local": {"port"} or None}``; other keys of an engine are left alone. ``log`` is an absolute
+        path or None for standard error (the journal). ``max_body`` in bytes; 0 for no limit.
     :raises ConfigError: with every mistake at once
     """
     wanted = dict(DEFAULTS)
@@ -81,6 +80,9 @@ def render(config: Mapping[str, Any]) -> str:
     lines += _globals(wanted)
     lines += _snippets()
     lines += _site(wanted)
+    for engine in wanted["engines"]:
+        if engine.get("local"):
+            lines += _local_site(engine, wanted["max_body"])
     return "\n".join(lines) + "\n"
 
 
@@ -174,8 +176,7 @@ def _site(wanted: Mapping[str, Any]) -> List[str]:
         "\tlog",
         "",
     ]
-    if wanted["max_body"]:
-        lines += ["\trequest_body {", "\t\tmax_size %d" % wanted["max_body"], "\t}", ""]
+    lines += _body_limit(wanted["max_body"])
     lines.append("\troute {")
     for namespace in sorted({engine["namespace"] for engine in wanted["engines"]}):
         engines = [item for item in wanted["engines"] if item["namespace"] == namespace]
@@ -188,6 +189,55 @@ def _site(wanted: Mapping[str, Any]) -> List[str]:
         "}",
     ]
     return lines
+
+
+def _local_site(engine: Mapping[str, Any], max_body: int) -> List[str]:
+    """One engine for accounts of the host itself: the same paths, in clear text, without a token.
+
+    The firewall decides who connects. The names are a guard against pages in a browser there whose
+    DNS name leads to loopback.
+    """
+    return [
+        "",
+        "http://:%d {" % engine["local"]["port"],
+        "\tbind 127.0.0.1",
+        "",
+        "\tlog",
+        "",
+        *_body_limit(max_body),
+        "\troute {",
+        "\t\tlog_append namespace %s" % engine["namespace"],
+        "\t\tlog_append model %s" % engine["model"],
+        "\t\t@served {",
+        "\t\t\thost 127.0.0.1 localhost",
+        "\t\t\texpression <<CEL",
+        "\t\t\t\t%s" % _listed(engine),
+        "\t\t\t\tCEL",
+        "\t\t}",
+        "\t\treverse_proxy @served %s {" % _dial(engine),
+        "\t\t\timport engine",
+        "\t\t}",
+        '\t\timport refuse 403 path_not_served "That model, method or path is not served here."',
+        "\t}",
+        "",
+        *_errors(),
+        "}",
+    ]
+
+
+def _body_limit(max_body: int) -> List[str]:
+    return ["\trequest_body {", "\t\tmax_size %d" % max_body, "\t}", ""] if max_body else []
+
+
+def _listed(engine: Mapping[str, Any]) -> str:
+    """Whether method and path are on the engine's list, compared as they came."""
+    allowed = ", ".join(_cel("%s %s" % pair) for pair in _allowed(engine))
+    return '{http.request.method} + " " + {http.request.orig_uri}.split("?")[0] in [%s]' % allowed
+
+
+def _dial(engine: Mapping[str, Any]) -> str:
+    upstream = str(engine["upstream"])
+    return "unix/%s" % upstream if upstream.startswith("/") else upstream
 
 
 def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> List[str]:
@@ -218,19 +268,15 @@ def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> Li
 
 
 def _engine(engine: Mapping[str, Any]) -> List[str]:
-    allowed = ", ".join(_cel("%s %s" % pair) for pair in _allowed(engine))
-    upstream = engine["upstream"]
-    dial = "unix/%s" % upstream if upstream.startswith("/") else upstream
     name = engine["model"]
     return [
         "\t\t\t@model-%s expression <<CEL" % name,
         "\t\t\t\t{http.request.header.X-Relay-Model} == %s" % _cel(name),
-        '\t\t\t\t&& {http.request.method} + " " + {http.request.orig_uri}.split("?")[0]',
-        "\t\t\t\tin [%s]" % allowed,
+        "\t\t\t\t&& %s" % _listed(engine),
         "\t\t\t\tCEL",
         "\t\t\troute @model-%s {" % name,
         "\t\t\t\tlog_append model %s" % name,
-        "\t\t\t\treverse_proxy %s {" % dial,
+        "\t\t\t\treverse_proxy %s {" % _dial(engine),
         "\t\t\t\t\timport engine",
         "\t\t\t\t}",
         "\t\t\t}",
@@ -342,7 +388,17 @@ def _mistakes(wanted: Mapping[str, Any], given: Iterable[str]) -> Iterable[str]:
         if not isinstance(address, str) or not _BIND.match(address):
             yield "bind: %r is not an address" % (address,)
     seen: Set[Tuple[str, str]] = set()
+    ports = [wanted["port"]]
     for engine in wanted["engines"]:
+        local = engine.get("local")
+        if local:
+            if not _is_number(local.get("port"), 1024, 65535) or local["port"] in ports:
+                yield "engine %s/%s: local port %r is not a free port from 1024 to 65535" % (
+                    engine.get("namespace"),
+                    engine.get("model"),
+                    local.get("port"),
+                )
+            ports.append(local.get("port"))
         name = "engine %s/%s" % (engine.get("namespace"), engine.get("model"))
         for mistake in _engine_mistakes(engine):
             yield "%s: %s" % (name, mistake)

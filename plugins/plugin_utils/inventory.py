@@ -44,6 +44,7 @@ _DEFAULTS: Dict[str, Any] = {
     "replicas": 2,
     "args": [],
     "environment": {},
+    "local_accounts": [],
     "queue": balancing.QUEUE,
     "balancing": balancing.LEAST_REQUEST,
     "adopt": False,
@@ -53,6 +54,7 @@ _DEFAULTS: Dict[str, Any] = {
 _KEYS = ["name", "namespace", "engine", "hosts", "port", "replicas", "files", "args"]
 _KEYS += ["environment", "engine_port", "parallel", "queue", "balancing", "affinity_header"]
 _KEYS += ["adopt", "adopt_from", "clients", "metrics_clients"]
+_KEYS += ["local_port", "local_accounts"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Split GGUF files must lie side by side, which a store by digest does not give them.
 _SPLIT = re.compile(r"-[0-9]{5}-of-(?!00001)[0-9]{5}\.gguf$")
@@ -133,6 +135,7 @@ def resolve(
             entries.append(entry)
     found += _check_duplicates(models)
     found += _check_together(entries, catalogue)
+    found += _check_guarded(entries, hosts)
     if pinned is not None:
         found += _check_pinned(entries, catalogue, pinned)
     if found:
@@ -297,6 +300,7 @@ def _check_model(
             )
             found.append(Mistake(label, "engine", text))
     found += _check_balancing(model, label, skip, engine)
+    found += _check_local(model, label, skip, fleet)
     if engine is not None:
         if "engine_port" not in skip:
             found += _check_engine_port(model, label, engine, fleet)
@@ -327,6 +331,46 @@ def _check_balancing(
         text = "says nothing without a limit of running requests; give parallel, or remove the key"
         found.append(Mistake(label, "queue", text))
     return found
+
+
+def _check_local(model: Dict[str, Any], label: str, skip: Set[str], fleet: Fleet) -> List[Mistake]:
+    """A local port and who may use it, one not without the other."""
+    port, accounts = model.get("local_port"), model.get("local_accounts")
+    if skip & {"local_port", "local_accounts"}:
+        return []
+    if port is None and accounts:
+        text = "is missing; local_accounts connect to a loopback port, give it a free one"
+        return [Mistake(label, "local_port", text)]
+    if port is not None and not accounts:
+        text = "is missing; list the accounts that may connect to local_port"
+        return [Mistake(label, "local_accounts", text)]
+    found = []
+    if port is not None and port == fleet.ingress_port:
+        found.append(Mistake(label, "local_port", "%d is the ingress's own port" % port))
+    for index, account in enumerate(accounts or []):
+        if account == "root" or account.startswith("tether-"):
+            whose = "root may connect anyway" if account == "root" else "it is the collection's own"
+            text = "is %s; %s: leave it out" % (account, whose)
+            found.append(Mistake(label, "local_accounts[%d]" % index, text))
+    return found
+
+
+def _check_guarded(
+    entries: List[Dict[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
+) -> List[Mistake]:
+    """Local ports on hosts where no rule of ours keeps other accounts out."""
+    return [
+        Mistake(
+            names.model_key(entry["namespace"], entry["name"]),
+            "local_port",
+            "firewall_manage is false for %s, so every account there could connect; let the"
+            " collection manage the firewall, or remove the key" % host,
+        )
+        for entry in entries
+        for host in entry["hosts"]
+        if entry["local_port"] is not None
+        and str(hosts.get(host, {}).get("firewall_manage")).lower() in ("false", "no", "off", "0")
+    ]
 
 
 def _guard(model: Dict[str, Any], table: guard.Table) -> List[guard.Problem]:
@@ -454,17 +498,18 @@ def _check_together(
     for entry in entries:
         key = names.model_key(entry["namespace"], entry["name"])
         for host in entry["hosts"]:
-            port = entry["engine_port"]
-            if port is None:
-                continue
-            other = ports.setdefault((host, port), key)
-            if other != key:
-                text = "%d on %s is taken by %s; give one of them another port" % (
-                    port,
-                    host,
-                    other,
-                )
-                found.append(Mistake(key, "engine_port", text))
+            for name in ("engine_port", "local_port"):
+                port, user = entry[name], "%s (%s)" % (key, name)
+                if port is None:
+                    continue
+                other = ports.setdefault((host, port), user)
+                if other != user:
+                    text = "%d on %s is taken by %s; give one of them another port" % (
+                        port,
+                        host,
+                        other,
+                    )
+                    found.append(Mistake(key, name, text))
         for index, item in enumerate(entry["files"]):
             if item["size"] is None:
                 continue
@@ -494,6 +539,7 @@ def _normalise(
     # In the inventory's order, however the model lists them.
     entry["hosts"] = [host for host in members if host in chosen]
     entry["args"] = list(entry["args"])
+    entry["local_accounts"] = list(entry["local_accounts"])
     entry["environment"] = dict(entry["environment"])
     entry["files"] = [
         {

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from ansible_collections.tether.fleet.plugins.plugin_utils import local_models
+
 
 def host_record(
     host: Mapping[str, Any],
@@ -27,6 +29,7 @@ def host_record(
             "model": engine["model"],
             "engine": engine["engine"],
             "version": engine["version"],
+            **({"local": local_models.address(engine["local"])} if engine.get("local") else {}),
         }
         for engine in host["engines"]
         if not states.get(engine["unit"][: -len(".service")], {}).get("failed")

@@ -309,8 +309,13 @@ def request(
 
 
 @contextlib.contextmanager
-def running(**changes: Any) -> Iterator[Tuple[Bed, Dict[str, Engine]]]:
-    """A Caddy with three models: team-a/tiny, team-a/other and team-b/secret."""
+def running(
+    local: Optional[Dict[str, int]] = None, **changes: Any
+) -> Iterator[Tuple[Bed, Dict[str, Engine]]]:
+    """A Caddy with three models: team-a/tiny, team-a/other and team-b/secret.
+
+    :param local: the loopback ports of those that the host's own accounts may use
+    """
     with tempfile.TemporaryDirectory(prefix="tether-caddy-") as name:
         folder = Path(name)
         bed = Bed(folder, **changes)
@@ -322,7 +327,8 @@ def running(**changes: Any) -> Iterator[Tuple[Bed, Dict[str, Engine]]]:
         engines, entries = {}, []
         for pair in (("team-a", "tiny"), ("team-a", "other"), ("team-b", "secret")):
             path = str(folder / "run" / ("%s.%s.sock" % pair))
-            engines["/".join(pair)] = Engine(path)
+            key = "/".join(pair)
+            engines[key] = Engine(path)
             entries.append(
                 {
                     "namespace": pair[0],
@@ -332,6 +338,7 @@ def running(**changes: Any) -> Iterator[Tuple[Bed, Dict[str, Engine]]]:
                     "health": "/health",
                     # One engine has none.
                     "metrics": None if pair[1] == "other" else "/own/metrics",
+                    "local": {"port": local[key]} if local and key in local else None,
                 }
             )
         bed.config["engines"] = entries

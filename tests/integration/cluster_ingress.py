@@ -332,11 +332,10 @@ class Relay:
     ) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         names = {key.replace("_", "-"): value for key, value in headers.items()}
-        connection.request(method, path, body, names)
-        response = connection.getresponse()
-        answer = Answer(response.status, dict(response.getheaders()), response.read())
-        connection.close()
-        return answer
+        with contextlib.closing(connection):
+            connection.request(method, path, body, names)
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.getheaders()), response.read())
 
 
 class Answer:

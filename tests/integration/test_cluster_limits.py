@@ -1,14 +1,15 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A relay under more requests than its hosts take at a time: limits, the queue, the choice of a host."""
+"""A relay under more requests than its hosts take at a time: limits, queue, choice of a host."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import pathlib
 import sys
 import threading
 import time
-from collections import Counter
 from dataclasses import replace
 from typing import Iterator, List
 
@@ -46,7 +47,9 @@ class Crowd:
         """So many POSTs at once. ``/stream/<n>`` runs for n tenths of a second."""
 
         def one() -> None:
-            self.answers.append(self.relay.ask("POST", path, b"{}", **headers))
+            # An answer that breaks off is none.
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self.answers.append(self.relay.ask("POST", path, b"{}", **headers))
 
         started = [threading.Thread(target=one) for _ in range(number)]
         for thread in started:
@@ -94,8 +97,8 @@ def test_a_full_queue_says_busy_and_readiness_goes_on(bench: Two) -> None:
     relay = bench.start(*bench.hosts)
     relay.wait_ready()
     crowd = Crowd(bench)
-    # Two relays' parts of four. Eight at once over cold connections, then four more: four run, eight
-    # wait (the queue, and as many as may run), and the next is one too many.
+    # Two relays' parts of four. Eight at once over cold connections, then four more: four run,
+    # eight wait (the queue, and as many as may run), and the next is one too many.
     crowd.ask(8, "/stream/50")
     eventually(lambda: bench.posts() == [2, 2], 20)
     crowd.ask(4, "/stream/1")
@@ -169,8 +172,7 @@ def test_who_waits_outlives_the_host_it_waits_for(bench: Two) -> None:
     eventually(lambda: bench.posts() == [1, 1], 20)
     bench.ingresses[0].close()
     # Lost is the one whose answer had begun there.
-    statuses = Counter(crowd.statuses())
-    assert statuses[200] + statuses[-1] >= 7
+    assert crowd.statuses() == [200] * 7
     assert len(bench.ingresses[1].seen("POST")) == 7
 
 

@@ -100,8 +100,8 @@ def circuit_breakers(balancing: Balancing, hosts: int) -> Dict[str, Any]:
     """Envoy's limits of a cluster with so many hosts.
 
     Envoy counts a request as waiting whose connection is still to be made. So as many as may run
-    are allowed beside the queue: else a burst over cold connections would be refused beside free
-    slots.
+    are allowed beside the queue: else a burst over cold connections would be refused while slots
+    are free.
     """
     limits = {
         "max_connections": _UNLIMITED,
