@@ -3,7 +3,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What the relay module costs for 1, 50 and 200 models, beside kubernetes.core.k8s.
 
-``make bench NAME=reconcile``, or ``.venv/bin/python tests/bench/reconcile.py --help``. It needs what
+``make bench NAME=reconcile`` or ``.venv/bin/python tests/bench/reconcile.py --help``. It needs what
 the test bed needs. docs/performance.md says what is measured and what the figures do not say.
 """
 

@@ -249,6 +249,12 @@ class Bed:
         run = str(self.folder / "run")
         return {"PATH": "/usr/bin:/bin", "XDG_DATA_HOME": run, "XDG_CONFIG_HOME": run, "HOME": run}
 
+    @property
+    def pid(self) -> int:
+        """The running Caddy's process."""
+        assert self._process is not None
+        return self._process.pid
+
     def caddy(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.binary, *arguments], capture_output=True, text=True, env=self.environment()

@@ -15,6 +15,7 @@ sys.path[:0] = [str(COLLECTIONS), str(INTEGRATION)]
 
 import caddy_bed  # noqa: E402
 import cluster_ingress  # noqa: E402
+import ports  # noqa: E402
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (  # noqa: E402
     drain,
@@ -24,4 +25,13 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (  # n
     objects,
 )
 
-__all__ = ["caddy_bed", "cluster_ingress", "drain", "envoy", "envoy_data", "labels", "objects"]
+__all__ = [
+    "caddy_bed",
+    "cluster_ingress",
+    "drain",
+    "envoy",
+    "envoy_data",
+    "labels",
+    "objects",
+    "ports",
+]

@@ -117,6 +117,8 @@ class Fleet:
                     }
                 )
         testbed.kubectl("apply", "-f", "-", text_in=_as_list(items))
+        for name in set(self.namespaces) - set(without_pods):  # of a bed that was kept
+            testbed.kubectl("delete", "resourcequota", "no-pods", "-n", name, "--ignore-not-found")
         made = task.run(
             task.fleet_task("token", namespaces="{{ namespaces }}"),
             {"namespaces": self.namespaces},
@@ -178,11 +180,6 @@ class Fleet:
                 keys[place, labels.relay_name(name)],
             )
         return found
-
-
-def remove(definitions: Sequence[dict[str, Any]]) -> None:
-    """Take objects away, whoever made them, and wait until they are gone."""
-    testbed.kubectl("delete", "--ignore-not-found", "-f", "-", text_in=_as_list(definitions))
 
 
 def _as_list(items: Sequence[dict[str, Any]]) -> str:

@@ -1,0 +1,3 @@
+module tether.fleet/bench/load
+
+go 1.26
