@@ -281,7 +281,7 @@ def _engine(engine: Mapping[str, Any]) -> List[str]:
         "\t\t\t\t}",
         "\t\t\t}",
         "",
-        *_metrics(engine, dial),
+        *_metrics(engine, _dial(engine)),
     ]
 
 

@@ -4,7 +4,7 @@
 """What the relay module costs for 1, 50 and 200 models, beside kubernetes.core.k8s.
 
 ``make bench NAME=reconcile`` or ``.venv/bin/python tests/bench/reconcile.py --help``. It needs what
-the test bed needs. docs/performance.md says what is measured and what the figures do not say.
+what the test bed needs. docs/performance.md says what is measured and what the figures do not say.
 """
 
 from __future__ import annotations
