@@ -268,7 +268,7 @@ def settle(client: Client, module: Any, verdicts: Dict[str, Any], outcome: Outco
     pending = [
         (key.split("/")[0], key.split("/")[1])
         for key, verdict in verdicts.items()
-        if verdict.state == "served" and (verdict.steps or not verdict.ready)
+        if verdict.state == "served" and (verdict.steps or not verdict.ready) and not verdict.direct
     ]
     if not pending:
         return

@@ -19,6 +19,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     guard,
     mistakes,
     names,
+    services,
     settings,
     sources,
 )
@@ -68,6 +69,7 @@ def resolve(
     expand: Optional[Callable[[str], str]] = None,
     pinned: Optional[Mapping[str, str]] = None,
     known: Iterable[Mistake] = (),
+    satellites: Any = None,
 ) -> Dict[str, Any]:
     """The fleet's plan.
 
@@ -79,6 +81,7 @@ def resolve(
     :param expand: turns ``~`` in a source into a home directory
     :param pinned: artifact -> the version that the lock pins; None to leave the lock out
     :param known: mistakes that were found on the way here, to be reported with the others
+    :param satellites: ``fleet_services`` as given
     :return: the plan, see docs/inventory.md
     :raises InventoryErrors: with all mistakes
     """
@@ -91,6 +94,8 @@ def resolve(
     found += _check_names(members)
     addresses, address_mistakes = _addresses(members, hosts)
     found += address_mistakes
+    if models is None and satellites is not None:
+        models = []
     if not isinstance(models, list):
         what = "is not defined" if models is None else "is %s" % mistakes.describe(models)
         found.append(Mistake(None, "fleet_models", "%s; expected a list of models" % what))
@@ -108,8 +113,15 @@ def resolve(
             entry = _normalise(model, groups, members, base, expand)
             entry["health_path"] = catalogue[entry["engine"]].data["health"]["path"]
             entries.append(entry)
-    found += _check_duplicates(models)
+    others, service_mistakes = services.check(
+        satellites,
+        lambda service, label: _check_place(service, label, groups, members, fleet),
+        lambda texts: _chosen(texts, groups, members),
+    )
+    found += service_mistakes
+    found += _check_duplicates(models + (satellites if isinstance(satellites, list) else []))
     found += _check_together(entries, catalogue)
+    found += services.check_together(others, entries, addresses, fleet.ingress_port)
     if pinned is not None:
         found += _check_pinned(entries, catalogue, pinned)
     if found:
@@ -119,7 +131,8 @@ def resolve(
         "cluster_namespace": fleet.namespace,
         "ingress_port": fleet.ingress_port,
     }
-    return fleet_plan.build(entries, members, addresses, catalogue, header, pinned or {})
+    plan = fleet_plan.build(entries, members, addresses, catalogue, header, pinned or {})
+    return services.add(plan, others)
 
 
 def _check_fleet(fleet: Fleet) -> List[Mistake]:
@@ -228,18 +241,7 @@ def _check_model(
     fleet: Fleet,
 ) -> List[Mistake]:
     skip = set(wrong)
-    found: List[Mistake] = []
-    namespace = model.get("namespace")
-    if isinstance(namespace, str):
-        if namespace.startswith("kube-") or namespace == fleet.namespace:
-            whose = "Kubernetes" if namespace.startswith("kube-") else "the fleet itself"
-            text = "%s belongs to %s; models live in namespaces of their own" % (namespace, whose)
-            found.append(Mistake(label, "namespace", text))
-    if isinstance(model.get("hosts"), list):
-        for index, text in enumerate(model["hosts"]):
-            reason = _check_host(text, groups, members) if isinstance(text, str) else ""
-            if reason:
-                found.append(Mistake(label, "hosts[%d]" % index, reason))
+    found = _check_place(model, label, groups, members, fleet)
     if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
     engine = None
@@ -258,6 +260,37 @@ def _check_model(
         for problem in _guard(model, engine.table):
             found.append(Mistake(label, problem.key, problem.message))
     return found
+
+
+def _check_place(
+    entry: Dict[str, Any],
+    label: str,
+    groups: Mapping[str, List[str]],
+    members: List[str],
+    fleet: Fleet,
+) -> List[Mistake]:
+    """Where a model or a service is to be: its namespace and its hosts."""
+    found: List[Mistake] = []
+    namespace = entry.get("namespace")
+    if isinstance(namespace, str):
+        if namespace.startswith("kube-") or namespace == fleet.namespace:
+            whose = "Kubernetes" if namespace.startswith("kube-") else "the fleet itself"
+            text = "%s belongs to %s; models live in namespaces of their own" % (namespace, whose)
+            found.append(Mistake(label, "namespace", text))
+    if isinstance(entry.get("hosts"), list):
+        for index, text in enumerate(entry["hosts"]):
+            reason = _check_host(text, groups, members) if isinstance(text, str) else ""
+            if reason:
+                found.append(Mistake(label, "hosts[%d]" % index, reason))
+    return found
+
+
+def _chosen(texts: List[str], groups: Mapping[str, List[str]], members: List[str]) -> List[str]:
+    """The hosts that a sound list of hosts and groups means, in the inventory's order."""
+    chosen: Set[str] = set()
+    for text in texts:
+        chosen.update([text] if text in members else groups[text])
+    return [host for host in members if host in chosen]
 
 
 def _guard(model: Dict[str, Any], table: guard.Table) -> List[guard.Problem]:
@@ -419,11 +452,7 @@ def _normalise(
     expand: Optional[Callable[[str], str]],
 ) -> Dict[str, Any]:
     entry: Dict[str, Any] = {key: model.get(key, _DEFAULTS.get(key)) for key in _KEYS}
-    chosen: Set[str] = set()
-    for text in entry["hosts"]:
-        chosen.update([text] if text in members else groups[text])
-    # In the inventory's order, however the model lists them.
-    entry["hosts"] = [host for host in members if host in chosen]
+    entry["hosts"] = _chosen(entry["hosts"], groups, members)
     entry["args"] = list(entry["args"])
     entry["environment"] = dict(entry["environment"])
     entry["files"] = [

@@ -53,6 +53,8 @@ KINDS: Dict[str, Tuple[str, str, bool]] = {
     "Deployment": ("apis/apps/v1", "deployments", True),
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets", True),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies", True),
+    "Ingress": ("apis/networking.k8s.io/v1", "ingresses", True),
+    "EndpointSlice": ("apis/discovery.k8s.io/v1", "endpointslices", True),
     "Lease": ("apis/coordination.k8s.io/v1", "leases", True),
 }
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     drain,
     envoy_clients,
     envoy_hosts,
+    services,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data import (
@@ -52,11 +53,14 @@ def render(
     health_path: str = "/health",
     limits: Limits = DEFAULT_LIMITS,
     place: Place = POD,
+    service: Optional[services.Service] = None,
 ) -> Files:
     """Everything that one relay's Envoy reads.
 
     :param drain_key: what the kubelet shows when the pod is to end, letters and digits
+    :param service: what differs from a model when it is a service
     """
+    told = service or services.Service()
     hosts = sorted(hosts, key=lambda host: host.name)
     endpoints = envoy_hosts.load_assignment(hosts)
     by_name = any(is_name(host.address) for host in hosts)
@@ -65,14 +69,14 @@ def render(
             "bootstrap.json": parts.dump(_bootstrap(namespace, model, limits, place)),
             "lds.json": parts.response(
                 [
-                    envoy_clients.service_listener(place),
+                    envoy_clients.service_listener(place, "service" if service else "model"),
                     envoy_clients.probe_listener(place),
                     drain.listener(place.listen, place.drain_port, drain_key, place.least_drain),
                 ],
                 "config.listener.v3.Listener",
             ),
             "rds.json": parts.response(
-                [envoy_clients.routes(namespace, model, limits)],
+                [envoy_clients.routes(namespace, model, limits, told.websocket)],
                 "config.route.v3.RouteConfiguration",
             ),
         },
@@ -87,6 +91,7 @@ def render(
                         health_path,
                         place.folder,
                         endpoints if by_name else None,
+                        told.health_status,
                     )
                 ],
                 "config.cluster.v3.Cluster",

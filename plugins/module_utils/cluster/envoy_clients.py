@@ -14,8 +14,10 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
     Place,
 )
 
+_WEBSOCKET = {"upgrade_type": "websocket", "enabled": True}
 
-def service_listener(place: Place) -> Dict[str, Any]:
+
+def service_listener(place: Place, noun: str = "model") -> Dict[str, Any]:
     manager = {
         "stat_prefix": "service",
         "rds": {
@@ -46,7 +48,7 @@ def service_listener(place: Place) -> Dict[str, Any]:
                 },
             )
         ],
-        "local_reply_config": _local_replies(),
+        "local_reply_config": _local_replies(noun),
         "access_log": [_access_log()],
         "http_filters": [
             parts.extension(
@@ -111,7 +113,7 @@ def probe_listener(place: Place) -> Dict[str, Any]:
     return parts.always_answers(parts.listener("probe", place.listen, place.probe_port, manager))
 
 
-def routes(namespace: str, model: str, limits: Limits) -> Dict[str, Any]:
+def routes(namespace: str, model: str, limits: Limits, websocket: bool = False) -> Dict[str, Any]:
     return {
         "name": "service",
         "virtual_hosts": [
@@ -131,6 +133,8 @@ def routes(namespace: str, model: str, limits: Limits) -> Dict[str, Any]:
                             # A prefill may be silent for ten minutes, a stream last an hour.
                             "timeout": "0s",
                             "idle_timeout": "0s",
+                            # Without it, and any other upgrade, Envoy answers 403.
+                            **({"upgrade_configs": [_WEBSOCKET]} if websocket else {}),
                             "retry_policy": {
                                 # Only a failed dial or handshake, and an ingress that says that
                                 # it reached no engine: nothing of the request has left then. A
@@ -165,7 +169,7 @@ def routes(namespace: str, model: str, limits: Limits) -> Dict[str, Any]:
     }
 
 
-def _local_replies() -> Dict[str, Any]:
+def _local_replies(noun: str) -> Dict[str, Any]:
     """What the relay itself answers, in the form that OpenAI clients read.
 
     Envoy's own text names addresses and TLS reasons, so none of it is passed on.
@@ -196,11 +200,11 @@ def _local_replies() -> Dict[str, Any]:
     retry = [parts.header("Retry-After", "5")]
     return {
         "mappers": [
-            reply(504, "server_error", "The model's host did not answer in time.", retry),
+            reply(504, "server_error", "The %s's host did not answer in time." % noun, retry),
             reply(
                 503,
                 "server_error",
-                "The relay reached no host of this model; try again in a few seconds.",
+                "The relay reached no host of this %s; try again in a few seconds." % noun,
                 retry,
             ),
             reply(500, "server_error", "The relay could not pass this request on.", []),

@@ -68,6 +68,7 @@ def cluster(
     health_path: str,
     folder: str,
     inline: Any,
+    health_status: int = 200,
 ) -> Dict[str, Any]:
     limits = {
         "max_connections": 100000,
@@ -144,6 +145,7 @@ def cluster(
                 "http_health_check": {
                     "host": "relay",
                     "path": health_path,
+                    **_expected(health_status),
                     "request_headers_to_add": [
                         parts.header("X-Relay-Namespace", namespace),
                         parts.header("X-Relay-Model", model),
@@ -181,6 +183,11 @@ def cluster(
             load_assignment=inline,
         )
     return cluster
+
+
+def _expected(status: int) -> Dict[str, Any]:
+    """200 is what Envoy itself expects."""
+    return {} if status == 200 else {"expected_statuses": [{"start": status, "end": status + 1}]}
 
 
 def _validation(host: Host) -> Dict[str, Any]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 import base64
 import ipaddress
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     drain,
     envoy,
     envoy_data,
     labels,
+    services,
 )
 
 USER = 65532
@@ -41,6 +42,7 @@ class Model:
     """One model as the cluster side sees it.
 
     :ivar hosts: the hosts that may serve it, already checked
+    :ivar service: what else there is to know when it is a service and not a model
     """
 
     name: str
@@ -50,10 +52,16 @@ class Model:
     health_path: str = "/health"
     limits: envoy_data.Limits = envoy_data.DEFAULT_LIMITS
     hosts: List[envoy_data.Host] = field(default_factory=list)
+    service: Optional[services.Service] = None
 
     @property
     def key(self) -> str:
         return "%s/%s" % (self.namespace, self.name)
+
+    @property
+    def direct(self) -> bool:
+        """Whether it is reached without relays."""
+        return self.service is not None and self.service.direct
 
 
 def model_objects(
@@ -71,6 +79,7 @@ def model_objects(
         drain_key,
         model.health_path,
         model.limits,
+        service=model.service,
     )
     return [
         network_policy(model, fleet),

@@ -26,6 +26,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     objects,
     ownership,
     registration,
+    service_objects,
+    services,
     state,
     tokens,
     wait,
@@ -50,7 +52,16 @@ KINDS = (
     "Service",
 )
 # The Service goes first so that nobody is sent to a relay that ends; the policy stays to the end.
-_REMOVAL = ("Service", "Deployment", "PodDisruptionBudget", "Secret", "ConfigMap", "NetworkPolicy")
+_REMOVAL = (
+    "Ingress",
+    "Service",
+    "EndpointSlice",
+    "Deployment",
+    "PodDisruptionBudget",
+    "Secret",
+    "ConfigMap",
+    "NetworkPolicy",
+)
 
 # Up to so many missing objects of a kind are looked up one by one, more with one list.
 _SINGLE_LOOKUPS = 2
@@ -72,6 +83,7 @@ class Verdict:
     :ivar draining: the accepted hosts that get no request now
     :ivar ready: whether all its relays ran when the cluster was read
     :ivar blocked: whether it is refused whatever its hosts and their records say
+    :ivar direct: whether it has no relays to wait for
     """
 
     state: str = "served"
@@ -82,6 +94,7 @@ class Verdict:
     draining: List[str] = field(default_factory=list)
     ready: bool = False
     blocked: bool = False
+    direct: bool = False
 
     def result(self) -> Dict[str, Any]:
         return {
@@ -168,6 +181,8 @@ def read_models(
         path = entry.get("health_path") or "/health"
         if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
             wrong.append("%s: health_path is not a plain path" % label)
+        service, mistakes = services.read(entry)
+        wrong += ["%s: %s" % (label, text) for text in mistakes]
         if key in models:
             wrong.append("%s: given twice" % label)
         if wrong:
@@ -180,6 +195,7 @@ def read_models(
             path,
             limits,
             [envoy_data.Host(host, "", 0) for host in sorted(set(hosts or []))],
+            service,
         )
     if wrong:
         raise Refusal(
@@ -197,6 +213,9 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
     ours: Dict[Key, Dict[str, Any]] = {}
     for kind in KINDS:
         for item in client.list(kind, selector):
+            ours[_key(item)] = item
+    for kind in service_objects.kinds_there(desired["models"], ours.values()):
+        for item in client.list(kind, service_objects.selector(kind, desired["fleet"])):
             ours[_key(item)] = item
     listed = client.list("Namespace", metadata_only=True)
     namespaces = {item["metadata"]["name"] for item in listed}
@@ -238,7 +257,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     records, broken, predicted = read_records(desired, observed)
     resting = draining(desired, observed)
     for model in desired["models"]:
-        verdict = verdicts[model.key] = Verdict()
+        verdict = verdicts[model.key] = Verdict(direct=model.direct)
         foreign = [observed["foreign"][key] for key in _keys(model) if key in observed["foreign"]]
         for item in foreign:
             name = "%s %s/%s" % _key(item)
@@ -252,9 +271,12 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             continue
         try:
             hosts = _hosts(model, desired, observed, records, broken, predicted, verdict)
-            token = _token(model.namespace, desired, observed)
+            token = "" if model.direct else _token(model.namespace, desired, observed)
         except Refusal as refusal:
             verdict.state, verdict.reason = "refused", str(refusal)
+            if model.direct and service_objects.direct_keys(model)[-1] in ours:
+                # Nobody is to be sent to a host that is known not to answer.
+                verdict.steps = _model_steps(replace(model, hosts=[]), "", "", desired, observed)
             continue
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
@@ -274,7 +296,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         verdict.steps = _model_steps(
             replace(model, hosts=hosts), token, drain_key, desired, observed
         )
-        verdict.ready = running is not None and wait.unfinished(running) is None
+        verdict.ready = model.direct or (running is not None and wait.unfinished(running) is None)
     for name, models in sorted(new_namespaces.items()):
         item = objects.namespace(name, desired["fleet"])
         result.steps.append(step("create", item, None, models=models))
@@ -327,6 +349,13 @@ def _key(item: Dict[str, Any]) -> Key:
 
 
 def _keys(model: objects.Model) -> List[Key]:
+    """The objects that a model has."""
+    own = service_objects.direct_keys(model) if model.direct else _relay_keys(model)
+    ingress = model.service is not None and model.service.ingress
+    return own + (service_objects.ingress_keys(model) if ingress else [])
+
+
+def _relay_keys(model: objects.Model) -> List[Key]:
     return [
         (
             kind,
@@ -453,9 +482,17 @@ def check_record(
     predicted: bool = False,
 ) -> Optional[str]:
     """Why a host may not serve a model by its record, or None. Pure."""
-    engines = record["engines"]
-    if not any(
-        (item["namespace"], item["model"]) == (model.namespace, model.name) for item in engines
+    if model.service is not None:
+        if not _offers(record, model):
+            return (
+                "when it was asked, port %d did not answer as declared; start the service there,"
+                " then run again" % model.service.host_port
+                if model.direct
+                else "its registration record lists no such service; run its registration"
+            )
+    elif not any(
+        (item["namespace"], item["model"]) == (model.namespace, model.name)
+        for item in record["engines"]
     ):
         return "its registration record lists no engine of this model; run its registration"
     for number, pem in enumerate(record["certificates"], 1):
@@ -467,6 +504,14 @@ def check_record(
                 continue
             return "certificate %d in its registration record is refused: %s" % (number, refused)
     return None
+
+
+def _offers(record: Dict[str, Any], model: objects.Model) -> bool:
+    """Whether a host's record lists a service."""
+    return any(
+        (item["namespace"], item["name"]) == (model.namespace, model.name)
+        for item in record.get("services") or []
+    )
 
 
 def _token(namespace: str, desired: Dict[str, Any], observed: Dict[str, Any]) -> str:
@@ -492,8 +537,12 @@ def _model_steps(
     observed: Dict[str, Any],
 ) -> List[Step]:
     steps: List[Step] = []
-    for item in objects.model_objects(model, desired["fleet"], desired["image"], token, drain_key):
+    for item in _objects(model, token, drain_key, desired):
         live = observed["ours"].get(_key(item))
+        if live is not None and _is_other_kind(item, live):
+            # The slices of the former selector, or its pods, go with the Service.
+            steps.append(step("remove", None, live, model.key))
+            live = None
         if live is None:
             steps.append(step("create", item, None, model.key))
         elif diff.differs(item, live):
@@ -508,7 +557,46 @@ def _model_steps(
                     observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ"),
                 )
             steps.append(step("update", item, live, model.key, **data))
-    return steps
+    return steps + _surplus_steps(model, observed["ours"])
+
+
+def _objects(
+    model: objects.Model, token: str, drain_key: str, desired: Dict[str, Any]
+) -> List[Dict[str, Any]]:
+    """All objects of a model or a service, in the order in which they are to be written."""
+    fleet = desired["fleet"]
+    if model.direct:
+        items = service_objects.direct_objects(model, fleet)
+    else:
+        items = objects.model_objects(model, fleet, desired["image"], token, drain_key)
+    if model.service is None or not model.service.ingress:
+        return items
+    return [*service_objects.marked(items), service_objects.ingress(model, fleet)]
+
+
+def _is_other_kind(wanted: Dict[str, Any], live: Dict[str, Any]) -> bool:
+    """Whether an object cannot become what is wanted: with relays or without, and IPv4 or IPv6."""
+    if wanted["kind"] == "Service":
+        return bool(wanted["spec"].get("selector")) != bool(live["spec"].get("selector"))
+    return bool(wanted.get("addressType") != live.get("addressType"))
+
+
+def _surplus_steps(model: objects.Model, ours: Dict[Key, Dict[str, Any]]) -> List[Step]:
+    """What it had while it was exposed otherwise, or had an Ingress."""
+    possible = {
+        *_relay_keys(model),
+        *service_objects.direct_keys(model),
+        *service_objects.ingress_keys(model),
+    }
+    left = [
+        ours[key]
+        for key in possible - set(_keys(model))
+        if key in ours and ours[key]["metadata"]["labels"].get(labels.MODEL) == model.name
+    ]
+    return [
+        step("remove", None, item, model.key)
+        for item in sorted(left, key=lambda one: _REMOVAL.index(one["kind"]))
+    ]
 
 
 def _refusal_event(
