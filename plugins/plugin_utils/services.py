@@ -265,9 +265,7 @@ def _normalise(service: Dict[str, Any], choose: Callable[[List[str]], List[str]]
     entry: Dict[str, Any] = {key: service.get(key, _DEFAULTS.get(key)) for key in _KEYS}
     entry["kind"] = "service"
     entry["hosts"] = choose(entry["hosts"])
-    if entry["expose"] == "direct":
-        entry.update(dict.fromkeys(_OF_RELAY))
-    else:
+    if entry["expose"] == "relay":
         entry["paths"] = [
             {"path": item["path"], "methods": list(item.get("methods") or METHODS)}
             for item in entry["paths"] or [{"path": "/"}]

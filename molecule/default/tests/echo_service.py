@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A program such as a fleet's owner runs on hosts: says what it was asked, and echoes on WebSockets.
+"""A program such as a fleet's owner runs on hosts: says what it was asked, echoes WebSockets.
 
 Usage: echo_service.py ADDRESS PORT
 """
@@ -41,12 +41,12 @@ class Echo(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    do_GET = do_POST = do_PUT = do_DELETE = answer
+    do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - their names there
 
     def websocket(self) -> None:
         """One frame of at most 125 bytes there and back, again and again."""
         key = self.headers["Sec-WebSocket-Key"].encode()
-        accepted = base64.b64encode(hashlib.sha1(key + MAGIC).digest()).decode()
+        accepted = base64.b64encode(hashlib.sha1(key + MAGIC).digest()).decode()  # noqa: S324
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")

@@ -179,7 +179,12 @@ def _local_replies(noun: str) -> Dict[str, Any]:
         lowest: int, kind: str, message: str, headers: List[Dict[str, Any]]
     ) -> Dict[str, Any]:
         body = {
-            "error": {"message": message, "type": kind, "code": "%RESPONSE_CODE%", "param": None}
+            "error": {
+                "message": message.replace("model", noun),
+                "type": kind,
+                "code": "%RESPONSE_CODE%",
+                "param": None,
+            }
         }
         return {
             "filter": {
@@ -200,11 +205,11 @@ def _local_replies(noun: str) -> Dict[str, Any]:
     retry = [parts.header("Retry-After", "5")]
     return {
         "mappers": [
-            reply(504, "server_error", "The %s's host did not answer in time." % noun, retry),
+            reply(504, "server_error", "The model's host did not answer in time.", retry),
             reply(
                 503,
                 "server_error",
-                "The relay reached no host of this %s; try again in a few seconds." % noun,
+                "The relay reached no host of this model; try again in a few seconds.",
                 retry,
             ),
             reply(500, "server_error", "The relay could not pass this request on.", []),

@@ -557,7 +557,13 @@ def _model_steps(
                     observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ"),
                 )
             steps.append(step("update", item, live, model.key, **data))
-    return steps + _surplus_steps(model, observed["ours"])
+    surplus = _surplus_steps(model, observed["ours"])
+    # An Ingress before the marks by which the next run would find it, were this one killed.
+    return [
+        *(one for one in surplus if one.kind == "Ingress"),
+        *steps,
+        *(one for one in surplus if one.kind != "Ingress"),
+    ]
 
 
 def _objects(
