@@ -42,6 +42,10 @@ options:
     description:
       - The models, as the validated plan has them. Read are C(name), C(namespace), C(hosts),
         C(port) (80), C(replicas) (2) and C(health_path) (C(/health)); other keys are left alone.
+      - Services are among them, with V(kind=service). Read are also C(expose), C(host_port),
+        C(websocket), C(health_status) and C(ingress). One with V(expose=direct) gets a Service
+        without a selector, an EndpointSlice of its hosts and a ConfigMap with their addresses, in
+        place of relays.
     type: list
     elements: dict
     required: true
@@ -110,7 +114,9 @@ attributes:
   diff_mode:
     description: Shows each object as YAML with every secret value masked.
   idempotent:
-    description: A second run makes seven list requests and no write.
+    description: >-
+      A second run makes seven list requests, one more where services have an Ingress and one where
+      they are exposed directly, and no write.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - tether.fleet.cluster
