@@ -78,6 +78,7 @@ class ActionModule(ControllerAction):
         if not differences["identity"]:
             differences["identity"] = self._certificate(arguments, facts["identity"])
         certificates = _certificates(facts["identity"])
+        answering = facts.get("published", {}).get("answering", [])
         registration = arguments["registration"]
         return {
             "changed": False,
@@ -87,8 +88,13 @@ class ActionModule(ControllerAction):
             "certificates": certificates,
             "namespaces": host["namespaces"],
             "digests": facts["ingress_files"].get("digests", {}),
+            "answering": answering,
             "record": record.host_record(
-                host, registration["port"], certificates, registration["versions"]
+                host,
+                registration["port"],
+                certificates,
+                registration["versions"],
+                answering=answering,
             ),
         }
 

@@ -17,6 +17,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     doubts,
     inventory,
     lock,
+    services,
     settings,
 )
 from ansible_collections.tether.fleet.plugins.plugin_utils.host_variables import HostVariables
@@ -25,6 +26,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils.schema import Missing
 
 _OPTIONS = {
     "models": {"type": "raw"},
+    "services": {"type": "raw"},
     "fleet_name": {"type": "raw"},
     "cluster_namespace": {"type": "raw"},
     "ingress_port": {"type": "raw"},
@@ -95,6 +97,7 @@ class ActionModule(ActionBase):
                 expand=os.path.expanduser,
                 pinned=self._pinned(args.get("lock"), given.get(settings.LOCK), found),
                 known=found,
+                satellites=self._value(args, "services", variables, services.SOURCE, None),
             )
         except inventory.InventoryErrors as errors:
             # Returned rather than raised: the mistakes are a list for whoever wants to sort them.
@@ -116,6 +119,9 @@ class ActionModule(ActionBase):
             {host: item.get("fleet_cluster_networks") for host, item in hosts.items()},
             _has(given.get("fleet_depot_dir")),
             self._files(given, own),
+        )
+        told += services.warnings(
+            plan, {host: item.get("firewall_manage") for host, item in hosts.items()}
         )
         if told:
             result["warnings"] = told

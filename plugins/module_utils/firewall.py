@@ -59,6 +59,15 @@ ARGUMENT_SPEC: Dict[str, Any] = {
         },
         "default": [],
     },
+    "service_ports": {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "port": {"type": "int", "required": True},
+            "sources": {"type": "list", "elements": "str", "default": []},
+        },
+        "default": [],
+    },
     "ssh_connection": {"type": "str"},
     "foreign": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
     "listeners": {"type": "str", "choices": ["refuse", "cut"], "default": "refuse"},
@@ -139,6 +148,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         return _plan_absent(observed)
     if desired["foreign"] == "refuse":
         foreign_firewall.refuse(desired, observed["blockers"])
+    _refuse_ssh_port(desired, observed["session"])
     if desired["policy"] == "closed":
         _refuse_to_cut(desired, observed["session"])
     if _closes_first(desired, observed["listing"], observed["record"]):
@@ -233,6 +243,18 @@ def _closes_first(desired: Dict[str, Any], listing: Optional[str], record: Dict[
     return not any('"policy": "drop"' in (text or "") for text in (listing, record.get("rules")))
 
 
+def _refuse_ssh_port(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> None:
+    """Refuse when the SSH session's port is declared as a service's."""
+    ports = [item["port"] for item in desired["service_ports"]]
+    if session is not None and session["port"] in ports:
+        raise Refusal(
+            "firewall",
+            "a service with host_port %d, which is this SSH session's port" % session["port"],
+            "the way back in to stay as it is",
+            "Correct host_port in fleet_services. Nothing was changed",
+        )
+
+
 def _refuse_to_cut(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> None:
     """Refuse when the SSH session's port is listed for other networks alone."""
     if session is None:
@@ -320,8 +342,12 @@ def _input_head(policy: str) -> str:
 def _input_rules(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> List[str]:
     rules = ['iifname "lo" accept']
     ingress = _accept("tcp", desired["ingress_port"], desired["ingress_sources"])
+    # Several services may share a port: nobody is dropped before all who may have been let in.
+    services = [rule for one in _by_port(desired["service_ports"]) for rule in _accept("tcp", *one)]
     if desired["policy"] == "guard":
-        return [*rules, *ingress, "tcp dport %d drop" % desired["ingress_port"]]
+        guarded = sorted({item["port"] for item in desired["service_ports"]})
+        drops = ["tcp dport %d drop" % port for port in [desired["ingress_port"], *guarded]]
+        return [*rules, *ingress, *services, *drops]
     rules += [
         "ct state established,related accept",
         "icmp type { destination-unreachable, time-exceeded, parameter-problem, echo-request }"
@@ -338,7 +364,18 @@ def _input_rules(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> 
         rules += _accept("tcp", session["port"], [])
     for item in desired["open_ports"]:
         rules += _accept(item["proto"], item["port"], item["sources"])
-    return rules + ingress
+    return rules + ingress + services
+
+
+def _by_port(services: List[Dict[str, Any]]) -> List[Tuple[int, List[str]]]:
+    """Each port with the networks of its services; one that is open to everybody has none."""
+    found: Dict[int, List[List[str]]] = {}
+    for item in services:
+        found.setdefault(item["port"], []).append(item["sources"])
+    return [
+        (port, [one for sources in given for one in sources] if all(given) else [])
+        for port, given in sorted(found.items())
+    ]
 
 
 def _listed(desired: Dict[str, Any], port: int) -> List[Dict[str, Any]]:
@@ -415,6 +452,15 @@ def check_options(desired: Dict[str, Any]) -> None:
         ports.append(("open_ports", item["port"]))
         sources += [("open_ports", source) for source in item["sources"]]
     ports += [("loopback_ports", item["port"]) for item in desired["loopback_ports"]]
+    opened = {item["port"] for item in desired["open_ports"] if item["proto"] == "tcp"}
+    for item in desired["service_ports"]:
+        ports.append(("service_ports", item["port"]))
+        sources += [("service_ports", source) for source in item["sources"]]
+        if item["port"] in opened:
+            wrong.append(
+                "service_ports: %d is in open_ports (firewall_open_ports) too; list it once"
+                % item["port"]
+            )
     wrong += ["%s: %d is no port" % pair for pair in ports if not 0 < pair[1] < 65536]
     for key, source in sources:
         try:

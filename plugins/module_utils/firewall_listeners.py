@@ -43,6 +43,7 @@ def reachable(sockets: List[tcp_table.Socket]) -> Set[int]:
 def kept(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> Set[int]:
     """TCP ports that stay open, from some networks at least."""
     ports = {item["port"] for item in desired["open_ports"] if item["proto"] == "tcp"}
+    ports |= {item["port"] for item in desired["service_ports"]}
     ports.add(desired["ingress_port"])
     if session is not None:
         ports.add(session["port"])

@@ -21,6 +21,7 @@ from ansible_collections.tether.fleet.plugins.module_utils import (
     host_key,
     model_store,
     preflight,
+    published,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends, base
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
@@ -37,6 +38,7 @@ PARTS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
     "engine": (None, base.ARGUMENT_SPEC),
     "ingress_files": (files, files.SURVEY_SPEC),
     "ingress": (None, base.ARGUMENT_SPEC),
+    "published": (published, published.ARGUMENT_SPEC),
 }
 
 

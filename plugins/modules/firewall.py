@@ -82,6 +82,23 @@ options:
           - Account that the engine runs as. Given, another account's program that takes the port
             can answer nobody.
         type: str
+  service_ports:
+    description:
+      - Ports of programs that others reach directly, without the ingress. Nobody else reaches them,
+        with O(policy=guard) too. None may be in O(open_ports), nor be the SSH session's.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      port:
+        description: The TCP port.
+        type: int
+        required: true
+      sources:
+        description: Networks that may connect. Empty means all.
+        type: list
+        elements: str
+        default: []
   ssh_connection:
     description:
       - The text of E(SSH_CONNECTION) of the session. Found in the process tree when absent.

@@ -50,6 +50,10 @@ options:
         over to the relays once they are ready and one of them has answered a real request. Its
         address, ports and labels stay. It is given back, not deleted, when the model or C(adopt)
         goes.
+      - Services are among them, with V(kind=service). Read are also C(expose), C(host_port),
+        C(websocket), C(health_status) and C(ingress). One with V(expose=direct) gets a Service
+        without a selector, an EndpointSlice of its hosts and a ConfigMap with their addresses, in
+        place of relays.
     type: list
     elements: dict
     required: true
@@ -127,7 +131,9 @@ attributes:
   diff_mode:
     description: Shows each object as YAML with every secret value masked.
   idempotent:
-    description: A second run makes seven list requests and no write.
+    description: >-
+      A second run makes seven list requests, one more where services have an Ingress and one where
+      they are exposed directly, and no write.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - tether.fleet.cluster
@@ -316,7 +322,7 @@ def settle(client: Client, module: Any, verdicts: Dict[str, Any], outcome: Outco
     pending = [
         (key.split("/")[0], key.split("/")[1])
         for key, verdict in verdicts.items()
-        if verdict.state == "served" and (verdict.steps or not verdict.ready)
+        if verdict.state == "served" and (verdict.steps or not verdict.ready) and not verdict.direct
     ]
     if not pending:
         return

@@ -21,6 +21,8 @@ options:
     description:
       - The models, as the validated plan has them. Read are C(name), C(namespace) and C(port)
         (80); other keys are left alone.
+      - Of services (V(kind=service)) C(health_path) and C(health_status) too; that is all that they
+        are asked for.
     type: list
     elements: dict
     required: true

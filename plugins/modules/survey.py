@@ -133,6 +133,11 @@ digests:
   description: The sha256 of each token file.
   returned: success
   type: dict
+answering:
+  description: The directly exposed services that answered the host itself, as V(namespace/name).
+  returned: success
+  type: list
+  elements: str
 record:
   description: The record that the host would get in the cluster.
   returned: success

@@ -9,8 +9,8 @@ module: validate
 short_description: Check the fleet's inventory and turn it into a plan
 version_added: "0.1.0"
 description:
-  - Checks C(fleet_models) and the groups C(fleet_hosts) and C(fleet_cluster) against the inventory
-    contract, and reports every mistake at once, by model and key.
+  - Checks C(fleet_models), C(fleet_services) and the groups C(fleet_hosts) and C(fleet_cluster)
+    against the inventory contract, and reports every mistake at once, by model and key.
   - Checks the fleet's variables that later roles need with them, such as C(relay_image) and
     C(fleet_cluster_networks); docs/inventory.md lists all. They are taken from the hosts that use
     them, else from the task. Of the passphrase only its presence is looked at.
@@ -29,6 +29,11 @@ options:
     description:
       - The models, as in C(fleet_models), which is the default.
       - Taken raw, so that the contract's own messages name what is wrong with it.
+    type: raw
+  services:
+    description:
+      - The services, as in C(fleet_services), which is the default.
+      - For each that is exposed directly there is a warning.
     type: raw
   fleet_name:
     description: The fleet's name. The default is the variable C(fleet_name).

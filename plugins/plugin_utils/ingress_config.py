@@ -48,9 +48,14 @@ DEFAULTS: Dict[str, Any] = {
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\Z")
 _FILE = re.compile(r"/[A-Za-z0-9._/@+-]+\Z")
 _PATH = re.compile(r"/[A-Za-z0-9._~/-]*\Z")
+_NO_UPGRADE = ["\theader_up -Upgrade", "\theader_up -Connection"]
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _LOOPBACK = re.compile(r"(?:127\.0\.0\.1|\[::1\]):([0-9]{1,5})\Z")
 _BIND = re.compile(r"[0-9A-Fa-f:.]+\Z")
+_HOST_HEADER = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?\Z")
+# What a program might read as another path than the one that a prefix was compared with: segments
+# that are empty or dots, also with parameters (Tomcat), and what such are made of in code.
+_DOUBTFUL = r"(?i)//|/[.][.]?(;|/|$)|%(2e|2f|5c|25|[01])|[^!-~]|[\x5c]"
 
 
 class ConfigError(ValueError):
@@ -67,8 +72,10 @@ def render(config: Mapping[str, Any]) -> str:
     :param config: keys of ``DEFAULTS``; ``engines`` is a list of ``{"namespace", "model",
         "upstream": absolute path of a unix socket or "127.0.0.1:port", "paths": [{"path",
         "methods": [...]}], "health": path, {"path": path} or None, "metrics": path or None,
-        "local": {"port"} or None}``; other keys of an engine are left alone. ``log`` is an absolute
-        path or None for standard error (the journal). ``max_body`` in bytes; 0 for no limit.
+        "local": {"port"} or None}``; other keys of an engine are left alone. A service's entries
+        say ``"below": True`` of a path that stands for all that begin with it, and ``"kind":
+        "service"``, ``"websocket"``, ``"host_header"``. ``log`` is an absolute path or None for
+        standard error (the journal). ``max_body`` in bytes; 0 for no limit.
     :raises ConfigError: with every mistake at once
     """
     wanted = dict(DEFAULTS)
@@ -78,7 +85,7 @@ def render(config: Mapping[str, Any]) -> str:
         raise ConfigError(mistakes)
     lines: List[str] = []
     lines += _globals(wanted)
-    lines += _snippets()
+    lines += _snippets(wanted)
     lines += _site(wanted)
     for engine in wanted["engines"]:
         if engine.get("local"):
@@ -126,7 +133,7 @@ def _globals(wanted: Mapping[str, Any]) -> List[str]:
     ]
 
 
-def _snippets() -> List[str]:
+def _snippets(wanted: Mapping[str, Any]) -> List[str]:
     """``refuse STATUS CODE MESSAGE``: an answer in the form of OpenAI's errors."""
     more = '"type":"ingress_error","param":null,"code":"{args[1]}"'
     body = '{"error":{"message":"{args[2]}",%s}}' % more
@@ -138,17 +145,25 @@ def _snippets() -> List[str]:
         "\trespond `%s` {args[0]}" % body,
         "}",
         "",
-        "(engine) {",
+        *_proxy_snippet("engine"),
+        *(_proxy_snippet("service") if any(_is_service(one) for one in wanted["engines"]) else []),
+    ]
+
+
+def _proxy_snippet(name: str) -> List[str]:
+    """How requests go on. A service is told the name that was asked for, and may upgrade."""
+    engine = name == "engine"
+    return [
+        "(%s) {" % name,
         "\tflush_interval -1",
         # With or without an underscore, in any case: an engine behind WSGI sees no difference.
         "\theader_up -X-Relay-*",
         "\theader_up -X_Relay_*",
         "\theader_up -X-Forwarded-*",
-        "\theader_up -Upgrade",
-        "\theader_up -Connection",
+        *(_NO_UPGRADE if engine else []),
         "\theader_up -Via",
         # Ollama and others take only their own names, as a guard against DNS rebinding.
-        "\theader_up Host localhost",
+        *(["\theader_up Host localhost"] if engine else []),
         "\theader_down -%s" % marks.INGRESS_ERROR,
         # What would steer the relay's own proxy is not an engine's to say.
         "\theader_down -X-Envoy-*",
@@ -180,7 +195,7 @@ def _site(wanted: Mapping[str, Any]) -> List[str]:
     lines.append("\troute {")
     for namespace in sorted({engine["namespace"] for engine in wanted["engines"]}):
         engines = [item for item in wanted["engines"] if item["namespace"] == namespace]
-        lines += _namespace(namespace, engines, wanted["tokens"])
+        lines += _namespace(namespace, engines, wanted)
     lines += [
         '\t\timport refuse 403 namespace_not_served "This host serves no model of that namespace."',
         "\t}",
@@ -211,7 +226,7 @@ def _local_site(engine: Mapping[str, Any], max_body: int) -> List[str]:
         "\t\t@served {",
         "\t\t\thost 127.0.0.1 localhost",
         "\t\t\texpression <<CEL",
-        "\t\t\t\t%s" % _listed(engine),
+        *("\t\t\t\t" + line for line in _rule(engine)),
         "\t\t\t\tCEL",
         "\t\t}",
         "\t\treverse_proxy @served %s {" % _dial(engine),
@@ -229,18 +244,15 @@ def _body_limit(max_body: int) -> List[str]:
     return ["\trequest_body {", "\t\tmax_size %d" % max_body, "\t}", ""] if max_body else []
 
 
-def _listed(engine: Mapping[str, Any]) -> str:
-    """Whether method and path are on the engine's list, compared as they came."""
-    allowed = ", ".join(_cel("%s %s" % pair) for pair in _allowed(engine))
-    return '{http.request.method} + " " + {http.request.orig_uri}.split("?")[0] in [%s]' % allowed
-
-
 def _dial(engine: Mapping[str, Any]) -> str:
     upstream = str(engine["upstream"])
     return "unix/%s" % upstream if upstream.startswith("/") else upstream
 
 
-def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> List[str]:
+def _namespace(
+    namespace: str, engines: List[Dict[str, Any]], wanted: Mapping[str, Any]
+) -> List[str]:
+    tokens = wanted["tokens"]
     given = "{http.request.header.X-Relay-Token}"
     accepted = " || ".join(
         '%s == ph(req, "file.%s/%s/%s")' % (given, tokens, namespace, name) for name in TOKEN_FILES
@@ -258,7 +270,7 @@ def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> Li
         "",
     ]
     for engine in sorted(engines, key=lambda item: str(item["model"])):
-        lines += _engine(engine)
+        lines += _engine(engine, wanted["grace_period_seconds"])
     lines += [
         '\t\t\timport refuse 403 path_not_served "That model, method or path is not served here."',
         "\t\t}",
@@ -267,21 +279,24 @@ def _namespace(namespace: str, engines: List[Dict[str, Any]], tokens: str) -> Li
     return lines
 
 
-def _engine(engine: Mapping[str, Any]) -> List[str]:
+def _engine(engine: Mapping[str, Any], grace: int) -> List[str]:
     name = engine["model"]
+    method_and_path, *others = _rule(engine)
     return [
+        # First: a service may have all paths.
+        *_metrics(engine, _dial(engine)),
         "\t\t\t@model-%s expression <<CEL" % name,
         "\t\t\t\t{http.request.header.X-Relay-Model} == %s" % _cel(name),
-        "\t\t\t\t&& %s" % _listed(engine),
+        "\t\t\t\t&& " + method_and_path,
+        *("\t\t\t\t" + line for line in others),
         "\t\t\t\tCEL",
         "\t\t\troute @model-%s {" % name,
         "\t\t\t\tlog_append model %s" % name,
         "\t\t\t\treverse_proxy %s {" % _dial(engine),
-        "\t\t\t\t\timport engine",
+        *("\t\t\t\t\t" + line.lstrip() for line in _towards(engine, grace)),
         "\t\t\t\t}",
         "\t\t\t}",
         "",
-        *_metrics(engine, _dial(engine)),
     ]
 
 
@@ -314,6 +329,43 @@ def _metrics(engine: Mapping[str, Any], dial: str) -> List[str]:
         "\t\t\t}",
         "",
     ]
+
+
+def _rule(engine: Mapping[str, Any]) -> List[str]:
+    """An expression: method and path, compared as they came, are among those allowed."""
+    path = '{http.request.orig_uri}.split("?")[0]'
+    allowed = ", ".join(_cel("%s %s" % pair) for pair in _allowed(engine))
+    exact = ['{http.request.method} + " " + %s' % path, "in [%s]" % allowed]
+    below = [entry for entry in engine["paths"] if entry.get("below")]
+    if not below:
+        return exact
+    lines = ["(%s" % exact[0], *exact[1:]]
+    for entry in sorted(below, key=lambda one: str(one["path"])):
+        methods = ", ".join(_cel(str(method)) for method in entry["methods"])
+        lines.append("|| {http.request.method} in [%s]" % methods)
+        lines.append("&& %s.startsWith(%s)" % (path, _cel(entry["path"])))
+        if entry["path"] != "/":
+            lines.append('&& !%s.matches(r"%s")' % (path, _DOUBTFUL))
+    return [*lines, ")"]
+
+
+def _towards(engine: Mapping[str, Any], grace: int) -> List[str]:
+    """What stands in the proxy's block."""
+    if not _is_service(engine):
+        return ["import engine"]
+    lines = ["import service"]
+    if engine.get("websocket"):
+        # Else a reload would cut them at once (Caddy 2.11).
+        lines.append("stream_close_delay %ds" % grace)
+    else:
+        lines += _NO_UPGRADE
+    if engine.get("host_header"):
+        lines.append("header_up Host %s" % engine["host_header"])
+    return lines
+
+
+def _is_service(engine: Mapping[str, Any]) -> bool:
+    return engine.get("kind") == "service"
 
 
 def _errors() -> List[str]:
@@ -349,6 +401,7 @@ def _allowed(engine: Mapping[str, Any]) -> List[Tuple[str, str]]:
         (str(method), str(entry["path"]))
         for entry in engine["paths"]
         for method in entry["methods"]
+        if not entry.get("below")
     }
     if engine.get("health"):
         pairs.add(("GET", str(_health(engine))))
@@ -423,6 +476,9 @@ def _engine_mistakes(engine: Mapping[str, Any]) -> Iterable[str]:
     metrics = engine.get("metrics")
     if metrics is not None and not _is_path(metrics):
         yield "metrics path %r is not a plain path" % (metrics,)
+    host_header = engine.get("host_header") or ""
+    if not isinstance(host_header, str) or (host_header and not _HOST_HEADER.match(host_header)):
+        yield "host_header %r is not a name" % (host_header,)
     if not engine.get("paths"):
         yield "no paths"
     for entry in engine.get("paths") or []:
@@ -433,6 +489,8 @@ def _engine_mistakes(engine: Mapping[str, Any]) -> Iterable[str]:
                 entry.get("path"),
                 marks.RESERVED_PREFIX,
             )
+        elif entry.get("below") and not entry["path"].endswith("/"):
+            yield "path %s: expected a / at its end, for what is below it" % entry["path"]
         methods = entry.get("methods")
         if not methods or not all(method in _METHODS for method in methods):
             yield "path %s: methods %r; expected some of %s" % (

@@ -25,6 +25,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     guard,
     mistakes,
     names,
+    services,
     settings,
     sources,
 )
@@ -86,6 +87,7 @@ def resolve(
     expand: Optional[Callable[[str], str]] = None,
     pinned: Optional[Mapping[str, str]] = None,
     known: Iterable[Mistake] = (),
+    satellites: Any = None,
 ) -> Dict[str, Any]:
     """The fleet's plan.
 
@@ -97,6 +99,7 @@ def resolve(
     :param expand: turns ``~`` in a source into a home directory
     :param pinned: artifact -> the version that the lock pins; None to leave the lock out
     :param known: mistakes that were found on the way here, to be reported with the others
+    :param satellites: ``fleet_services`` as given
     :return: the plan, see docs/inventory.md
     :raises InventoryErrors: with all mistakes
     """
@@ -110,6 +113,8 @@ def resolve(
     found += _check_reserved(members)
     addresses, address_mistakes = _addresses(members, hosts)
     found += address_mistakes
+    if models is None and satellites is not None:
+        models = []
     if not isinstance(models, list):
         what = "is not defined" if models is None else "is %s" % mistakes.describe(models)
         found.append(Mistake(None, "fleet_models", "%s; expected a list of models" % what))
@@ -133,9 +138,16 @@ def resolve(
             for key in settings.CLIENTS:
                 entry[key] = entry[key] or (fleet.settings or {}).get("fleet_" + key)
             entries.append(entry)
-    found += _check_duplicates(models)
+    others, service_mistakes = services.check(
+        satellites,
+        lambda service, label: _check_place(service, label, groups, members, fleet),
+        lambda texts: _chosen(texts, groups, members),
+    )
+    found += service_mistakes
+    found += _check_duplicates(models + (satellites if isinstance(satellites, list) else []))
     found += _check_together(entries, catalogue)
     found += _check_guarded(entries, hosts)
+    found += services.check_together(others, entries, addresses, fleet.ingress_port)
     if pinned is not None:
         found += _check_pinned(entries, catalogue, pinned)
     if found:
@@ -145,7 +157,8 @@ def resolve(
         "cluster_namespace": fleet.namespace,
         "ingress_port": fleet.ingress_port,
     }
-    return fleet_plan.build(entries, members, addresses, catalogue, header, pinned or {})
+    plan = fleet_plan.build(entries, members, addresses, catalogue, header, pinned or {})
+    return services.add(plan, others)
 
 
 def _check_fleet(fleet: Fleet) -> List[Mistake]:
@@ -264,18 +277,7 @@ def _check_model(
     fleet: Fleet,
 ) -> List[Mistake]:
     skip = set(wrong)
-    found: List[Mistake] = []
-    namespace = model.get("namespace")
-    if isinstance(namespace, str):
-        if namespace.startswith("kube-") or namespace == fleet.namespace:
-            whose = "Kubernetes" if namespace.startswith("kube-") else "the fleet itself"
-            text = "%s belongs to %s; models live in namespaces of their own" % (namespace, whose)
-            found.append(Mistake(label, "namespace", text))
-    if isinstance(model.get("hosts"), list):
-        for index, text in enumerate(model["hosts"]):
-            reason = _check_host(text, groups, members) if isinstance(text, str) else ""
-            if reason:
-                found.append(Mistake(label, "hosts[%d]" % index, reason))
+    found = _check_place(model, label, groups, members, fleet)
     if "port" not in skip and model.get("port") == envoy_data.METRICS_PORT:
         text = "%d is the port of the Service's metrics; choose another" % envoy_data.METRICS_PORT
         found.append(Mistake(label, "port", text))
@@ -371,6 +373,37 @@ def _check_guarded(
         if entry["local_port"] is not None
         and str(hosts.get(host, {}).get("firewall_manage")).lower() in ("false", "no", "off", "0")
     ]
+
+
+def _check_place(
+    entry: Dict[str, Any],
+    label: str,
+    groups: Mapping[str, List[str]],
+    members: List[str],
+    fleet: Fleet,
+) -> List[Mistake]:
+    """Where a model or a service is to be: its namespace and its hosts."""
+    found: List[Mistake] = []
+    namespace = entry.get("namespace")
+    if isinstance(namespace, str):
+        if namespace.startswith("kube-") or namespace == fleet.namespace:
+            whose = "Kubernetes" if namespace.startswith("kube-") else "the fleet itself"
+            text = "%s belongs to %s; models live in namespaces of their own" % (namespace, whose)
+            found.append(Mistake(label, "namespace", text))
+    if isinstance(entry.get("hosts"), list):
+        for index, text in enumerate(entry["hosts"]):
+            reason = _check_host(text, groups, members) if isinstance(text, str) else ""
+            if reason:
+                found.append(Mistake(label, "hosts[%d]" % index, reason))
+    return found
+
+
+def _chosen(texts: List[str], groups: Mapping[str, List[str]], members: List[str]) -> List[str]:
+    """The hosts that a sound list of hosts and groups means, in the inventory's order."""
+    chosen: Set[str] = set()
+    for text in texts:
+        chosen.update([text] if text in members else groups[text])
+    return [host for host in members if host in chosen]
 
 
 def _guard(model: Dict[str, Any], table: guard.Table) -> List[guard.Problem]:
@@ -533,11 +566,7 @@ def _normalise(
     expand: Optional[Callable[[str], str]],
 ) -> Dict[str, Any]:
     entry: Dict[str, Any] = {key: model.get(key, _DEFAULTS.get(key)) for key in _KEYS}
-    chosen: Set[str] = set()
-    for text in entry["hosts"]:
-        chosen.update([text] if text in members else groups[text])
-    # In the inventory's order, however the model lists them.
-    entry["hosts"] = [host for host in members if host in chosen]
+    entry["hosts"] = _chosen(entry["hosts"], groups, members)
     entry["args"] = list(entry["args"])
     entry["local_accounts"] = list(entry["local_accounts"])
     entry["environment"] = dict(entry["environment"])

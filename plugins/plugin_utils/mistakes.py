@@ -50,24 +50,28 @@ class InventoryErrors(Exception):  # noqa: N818 - it is all of them at once
         super().__init__("\n  - ".join([head] + [mistake.line() for mistake in self.mistakes]))
 
 
-def label(model: Any, index: int) -> str:
-    """What a model is called in messages: its key, or its place when it has no usable one."""
+def label(model: Any, index: int, source: str = "fleet_models") -> str:
+    """What a model is called in messages: its key, or its place when it has no usable one.
+
+    :param source: the variable that lists it
+    """
     if isinstance(model, dict):
         namespace, name = model.get("namespace"), model.get("name")
         if isinstance(namespace, str) and isinstance(name, str) and namespace and name:
             return "%s/%s" % (namespace, name)
         if isinstance(name, str) and name:
-            return "fleet_models[%d] (%s)" % (index, name)
-    return "fleet_models[%d]" % index
+            return "%s[%d] (%s)" % (source, index, name)
+    return "%s[%d]" % (source, index)
 
 
-def check_shape(model: Any, where: str) -> List[Mistake]:
+def check_shape(model: Any, where: str, schema: str = SCHEMA) -> List[Mistake]:
     """Everything that the schema says of one entry."""
     if not isinstance(model, dict):
-        text = "is %s; expected a mapping with name, namespace, engine..." % describe(model)
+        keys = ", ".join(validator(schema).schema["required"][:3])
+        text = "is %s; expected a mapping with %s..." % (describe(model), keys)
         return [Mistake(where, "entry", text)]
     found: List[Mistake] = []
-    for error in validator(SCHEMA).iter_errors(model):
+    for error in validator(schema).iter_errors(model):
         found += _translate(error, where)
     return sorted(found, key=lambda mistake: _order(mistake, model))
 
@@ -110,7 +114,7 @@ def _translate(error: Any, where: str) -> List[Mistake]:
             )
             for key in unknown
         ]
-    if error.validator == "pattern" and "propertyNames" in error.schema_path:
+    if "propertyNames" in error.schema_path and "expected" not in schema:
         text = "%s is not a variable's name" % describe(error.instance)
         return [Mistake(where, path, text)]
     expected = schema.get("expected", "something else (%s)" % error.message)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ansible_collections.tether.fleet.plugins.plugin_utils import local_models
+from ansible_collections.tether.fleet.plugins.plugin_utils import local_models, names
 
 
 def host_record(
@@ -15,14 +15,24 @@ def host_record(
     certificates: Sequence[str],
     versions: Mapping[str, str],
     daemons: Optional[Mapping[str, Mapping[str, Any]]] = None,
+    answering: Optional[Sequence[str]] = None,
 ) -> Dict[str, Any]:
-    """The registration record.
+    """The registration record. It tells of services only where the host has some.
 
     :param host: the host's part of the plan
     :param versions: artifact -> version
     :param daemons: name -> ``{"failed": bool}``; engines that failed are left out
+    :param answering: ``namespace/name`` of the directly exposed services that answered when the
+        host was asked; None: all of them
     """
     states = daemons or {}
+    relayed, direct = host.get("services") or [], host.get("direct") or []
+    services = [{"namespace": one["namespace"], "name": one["model"]} for one in relayed]
+    services += [
+        {"namespace": one["namespace"], "name": one["name"]}
+        for one in direct
+        if answering is None or names.model_key(one["namespace"], one["name"]) in answering
+    ]
     engines: List[Dict[str, Any]] = [
         {
             "namespace": engine["namespace"],
@@ -42,4 +52,5 @@ def host_record(
         "certificates": list(certificates),
         "ingress": {"version": versions["caddy"]},
         "engines": engines,
+        **({"services": services} if relayed or direct else {}),
     }

@@ -47,6 +47,7 @@ OF_HOSTS = (PASSPHRASE, *PATHS)
 FLEET = (
     "fleet_name",
     "fleet_models",
+    "fleet_services",
     "fleet_address",
     "fleet_cluster_networks",
     "fleet_kubeconfig",

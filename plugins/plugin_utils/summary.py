@@ -156,7 +156,11 @@ class Run:
             row.extend(step for step in changes if step not in row)
 
     def _read_plan(self, plan: Mapping[str, Any]) -> None:
-        self._plan = {key: dict(entry) for key, entry in plan.get("models", {}).items()}
+        self._plan = {
+            key: dict(entry)
+            for kind in ("models", "services")
+            for key, entry in plan.get(kind, {}).items()
+        }
         self._machines = set(plan.get("hosts", {}))
 
     def _outdate_answers(self) -> None:

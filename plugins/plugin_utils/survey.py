@@ -25,6 +25,8 @@ MENDED_BY: Dict[str, Tuple[str, ...]] = {
     "token": ("token", "ingress"),
     "ingress_files": ("token", "ingress"),
     "ingress": ("token", "ingress"),
+    # Which services answer is in the record.
+    "published": ("registration",),
     "record": ("registration",),
 }
 ROLES = (

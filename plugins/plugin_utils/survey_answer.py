@@ -59,7 +59,7 @@ def _mistakes(answer: Any, asked: List[str]) -> List[str]:
         for name, part in answer.items()
         if not _is_part(part)
     ]
-    return wrong or [*_preflight(answer), *_identity(answer), *_files(answer)]
+    return wrong or [*_preflight(answer), *_identity(answer), *_files(answer), *_published(answer)]
 
 
 def _is_part(part: Any) -> bool:
@@ -111,6 +111,11 @@ def _files(answer: Mapping[str, Any]) -> List[str]:
     ):
         return []
     return ["ingress_files: digests is no list of digests"]
+
+
+def _published(answer: Mapping[str, Any]) -> List[str]:
+    facts = answer.get("published", {}).get("facts", {})
+    return [] if _is_texts(facts.get("answering", [])) else ["published: answering is no list"]
 
 
 def _is_texts(value: Any) -> bool:

@@ -1,6 +1,6 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The table of a model's keys in docs/inventory.md, from the schema that checks them."""
+"""The tables of a model's and of a service's keys, from the schemas that check them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ def rows(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
         yield f"| `{prefix}{name}` | {kind(key)} | {default} | {text} |"
         if key.get("items", {}).get("properties"):
             yield from rows(key["items"], f"{prefix}{name}[].")
+        if key.get("properties"):
+            yield from rows(key, f"{prefix}{name}.")
 
 
 def kind(key: dict[str, Any]) -> str:
     if key["type"] == "array":
         return "list" if key["items"]["type"] == "object" else f"list of {kind(key['items'])}"
-    if key["type"] == "object":
+    if key["type"] == "object" and key["additionalProperties"]:
         return f"mapping of {kind(key['additionalProperties'])}"
     return KINDS[key["type"]]

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import message_tables
 import model_table
-from places import AREAS, PAGES, PLUGINS, SCHEMA
+from places import AREAS, PAGES, PLUGINS, SCHEMA, SERVICES
 from splice import splice
 
 # (page, name of its part, what makes it)
 PARTS: list[tuple[str, str, Callable[[], str]]] = [
     ("troubleshooting.md", "messages", lambda: message_tables.body(PLUGINS, AREAS)),
     ("inventory.md", "model keys", lambda: model_table.body(SCHEMA)),
+    ("services.md", "service keys", lambda: model_table.body(SERVICES)),
 ]
 
 

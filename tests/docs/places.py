@@ -16,6 +16,7 @@ AREAS = HERE / "areas.yml"
 # The program and its settings; without them it keeps a log in the home folder.
 ANTSIBULL = ("antsibull-docs", "--config-file", str(HERE / "antsibull.cfg"))
 SCHEMA = PLUGINS / "plugin_utils" / "inventory_schema.yml"
+SERVICES = PLUGINS / "plugin_utils" / "services_schema.yml"
 PROGRAMS = Path(sys.executable).parent
 COLLECTIONS = ROOT / ".ansible" / "collections"
 

@@ -75,6 +75,8 @@ def of_model(model: objects.Model, keys: List[Key], fleet: str, observed: Object
         elif key in foreign:
             claims.conflicts.append(_foreign(foreign[key]))
     for item in observed.get("strays", {}).get((model.namespace, model.name), []):
+        if ("EndpointSlice", model.namespace, item["metadata"]["name"]) in observed["ours"]:
+            continue  # of a service that is reached directly
         owner = ownership.describe_owner(item)
         claims.conflicts.append(_conflict(item, owner, strays.reason(item, owner)))
     return claims

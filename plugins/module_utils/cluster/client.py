@@ -53,6 +53,7 @@ KINDS: Dict[str, Tuple[str, str, bool]] = {
     "Deployment": ("apis/apps/v1", "deployments", True),
     "PodDisruptionBudget": ("apis/policy/v1", "poddisruptionbudgets", True),
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies", True),
+    "Ingress": ("apis/networking.k8s.io/v1", "ingresses", True),
     "EndpointSlice": ("apis/discovery.k8s.io/v1", "endpointslices", True),
     "PodMonitor": ("apis/monitoring.coreos.com/v1", "podmonitors", True),
     "ServiceMonitor": ("apis/monitoring.coreos.com/v1", "servicemonitors", True),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     balancing,
@@ -25,6 +25,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     envoy_clients,
     envoy_hosts,
     envoy_metrics,
+    services,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data import (
@@ -55,11 +56,14 @@ def render(
     limits: Limits = DEFAULT_LIMITS,
     place: Place = POD,
     spread: balancing.Balancing = balancing.DEFAULT,
+    service: Optional[services.Service] = None,
 ) -> Files:
     """Everything that one relay's Envoy reads.
 
     :param drain_key: what the kubelet shows when the pod is to end, letters and digits
+    :param service: what differs from a model when it is a service
     """
+    told = service or services.Service()
     hosts = sorted(hosts, key=lambda host: host.name)
     endpoints = envoy_hosts.load_assignment(hosts)
     by_name = any(is_name(host.address) for host in hosts)
@@ -68,7 +72,7 @@ def render(
             "bootstrap.json": parts.dump(_bootstrap(namespace, model, limits, place)),
             "lds.json": parts.response(
                 [
-                    envoy_clients.service_listener(place),
+                    envoy_clients.service_listener(place, "service" if service else "model"),
                     envoy_clients.probe_listener(place),
                     envoy_metrics.listener(namespace, model, hosts, place),
                     drain.listener(place.listen, place.drain_port, drain_key, place.least_drain),
@@ -76,7 +80,7 @@ def render(
                 "config.listener.v3.Listener",
             ),
             "rds.json": parts.response(
-                [envoy_clients.routes(namespace, model, limits, spread)],
+                [envoy_clients.routes(namespace, model, limits, spread, told.websocket)],
                 "config.route.v3.RouteConfiguration",
             ),
         },
@@ -92,6 +96,7 @@ def render(
                         place.folder,
                         endpoints if by_name else None,
                         spread,
+                        told.health_status,
                     ),
                     *envoy_metrics.clusters(hosts, place.admin_socket),
                 ],

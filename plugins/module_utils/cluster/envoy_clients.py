@@ -18,8 +18,10 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
 
 INJECTOR = "envoy.filters.http.credential_injector"
 
+_WEBSOCKET = {"upgrade_type": "websocket", "enabled": True}
 
-def service_listener(place: Place) -> Dict[str, Any]:
+
+def service_listener(place: Place, noun: str = "model") -> Dict[str, Any]:
     manager = {
         "stat_prefix": "service",
         "rds": {
@@ -37,7 +39,7 @@ def service_listener(place: Place) -> Dict[str, Any]:
         "merge_slashes": False,
         "path_with_escaped_slashes_action": "KEEP_UNCHANGED",
         "early_header_mutation_extensions": [without_forged_headers()],
-        "local_reply_config": local_replies(),
+        "local_reply_config": local_replies(noun),
         "access_log": [_access_log()],
         "http_filters": [
             token_injector(place.folder),
@@ -123,7 +125,11 @@ def probe_listener(place: Place) -> Dict[str, Any]:
 
 
 def routes(
-    namespace: str, model: str, limits: Limits, spread: balancing.Balancing
+    namespace: str,
+    model: str,
+    limits: Limits,
+    spread: balancing.Balancing,
+    websocket: bool = False,
 ) -> Dict[str, Any]:
     return {
         "name": "service",
@@ -150,6 +156,8 @@ def routes(
                             # A prefill may be silent for ten minutes, a stream last an hour.
                             "timeout": "0s",
                             "idle_timeout": "0s",
+                            # Without it, and any other upgrade, Envoy answers 403.
+                            **({"upgrade_configs": [_WEBSOCKET]} if websocket else {}),
                             "retry_policy": {
                                 # Only a failed dial or handshake, and an ingress that says that
                                 # it reached no engine: nothing of the request has left then. A
@@ -194,7 +202,7 @@ def _reserved() -> str:
     return "(?i).*" + "".join(spelt) + ".*"
 
 
-def local_replies() -> Dict[str, Any]:
+def local_replies(noun: str = "model") -> Dict[str, Any]:
     """What the relay itself answers, in the form that OpenAI clients read.
 
     Envoy's own text names addresses and TLS reasons, so none of it is passed on.
@@ -209,7 +217,12 @@ def local_replies() -> Dict[str, Any]:
         when: Dict[str, Any], kind: str, message: str, headers: List[Dict[str, Any]]
     ) -> Dict[str, Any]:
         body = {
-            "error": {"message": message, "type": kind, "code": "%RESPONSE_CODE%", "param": None}
+            "error": {
+                "message": message.replace("model", noun),
+                "type": kind,
+                "code": "%RESPONSE_CODE%",
+                "param": None,
+            }
         }
         return {
             "filter": when,

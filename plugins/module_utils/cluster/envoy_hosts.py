@@ -75,6 +75,7 @@ def cluster(
     folder: str,
     inline: Any,
     spread: balancing.Balancing,
+    health_status: int = 200,
 ) -> Dict[str, Any]:
     cluster: Dict[str, Any] = {
         "name": CLUSTER,
@@ -133,6 +134,7 @@ def cluster(
                 "http_health_check": {
                     "host": "relay",
                     "path": health_path,
+                    **_expected(health_status),
                     "request_headers_to_add": [
                         parts.header("X-Relay-Namespace", namespace),
                         parts.header("X-Relay-Model", model),
@@ -193,6 +195,11 @@ def by_dns() -> Dict[str, Any]:
 def tls(host: Host) -> Dict[str, Any]:
     """TLS that accepts this host alone."""
     return _tls(_validation(host), host.address)
+
+
+def _expected(status: int) -> Dict[str, Any]:
+    """200 is what Envoy itself expects."""
+    return {} if status == 200 else {"expected_statuses": [{"start": status, "end": status + 1}]}
 
 
 def _validation(host: Host) -> Dict[str, Any]:

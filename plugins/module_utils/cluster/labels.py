@@ -27,6 +27,13 @@ CONFIG_ANNOTATION = "tether.fleet/config"
 RETRY_ANNOTATION = "tether.fleet/retry"
 RETRY_MANAGER = MANAGER + "-retry"
 
+# On objects of a service that has an Ingress too: what every run lists says so.
+INGRESS = "tether.fleet/ingress"
+
+# Kubernetes' own, of EndpointSlices: whose they are, and of which Service.
+SLICE_MANAGER = "endpointslice.kubernetes.io/managed-by"
+SLICE_SERVICE = "kubernetes.io/service-name"
+
 # On a host's record, with the time since when: relays send that host nothing new.
 DRAINING = "tether.fleet/draining"
 
@@ -50,6 +57,11 @@ def model_labels(fleet: str, model: str) -> Dict[str, str]:
     labels = fleet_labels(fleet)
     labels.update({MODEL: model, NAME: relay_name(model), COMPONENT: "relay"})
     return labels
+
+
+def service_labels(fleet: str, name: str, component: str) -> Dict[str, str]:
+    """The labels of an object of a service that no relay needs."""
+    return dict(fleet_labels(fleet), **{MODEL: name, NAME: name, COMPONENT: component})
 
 
 def record_labels(fleet: str, kind: str) -> Dict[str, str]:
@@ -83,6 +95,11 @@ def is_ours(item: Dict[str, Any], fleet: str) -> bool:
 def relay_name(model: str) -> str:
     """The name of all objects of a model except its Service, which has the model's own."""
     return model + "-relay"
+
+
+def direct_name(service: str) -> str:
+    """The name of a directly exposed service's objects, except its Service."""
+    return service + "-direct"
 
 
 def token_name(namespace: str) -> str:

@@ -17,6 +17,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     envoy_data,
     labels,
     monitors,
+    services,
 )
 
 USER = 65532
@@ -49,6 +50,7 @@ class Model:
     :ivar clients: who may call it, in the inventory's words; None for everybody
     :ivar metrics_clients: who may read its metrics; None for its clients
     :ivar monitor: the kind of monitor that it gets, or nothing
+    :ivar service: what else there is to know when it is a service and not a model
     """
 
     name: str
@@ -64,10 +66,16 @@ class Model:
     clients: Optional[List[Dict[str, Any]]] = None
     metrics_clients: Optional[List[Dict[str, Any]]] = None
     monitor: str = ""
+    service: Optional[services.Service] = None
 
     @property
     def key(self) -> str:
         return "%s/%s" % (self.namespace, self.name)
+
+    @property
+    def direct(self) -> bool:
+        """Whether it is reached without relays."""
+        return self.service is not None and self.service.direct
 
 
 def model_objects(
@@ -86,6 +94,7 @@ def model_objects(
         model.health_path,
         model.limits,
         spread=model.spread,
+        service=model.service,
     )
     scraped = (
         [

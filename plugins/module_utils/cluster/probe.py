@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import bounded, objects
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
@@ -21,7 +22,13 @@ _PARALLEL = 8
 
 
 def ask(
-    client: Client, namespace: str, target: str, path: str, body: Any, timeout: float
+    client: Client,
+    namespace: str,
+    target: str,
+    path: str,
+    body: Any,
+    timeout: float,
+    accept: str = "application/json",
 ) -> Tuple[int, str]:
     """One request. The proxy reaches a ready endpoint of a Service as a client pod would.
 
@@ -36,12 +43,16 @@ def ask(
             where,
             body=body,
             content=None if body is None else "application/json",
-            accept="application/json",
+            accept=accept,
             timeout=(10, timeout),
             limit=_LIMIT,
         )
     except Refusal as refusal:
         return 0, str(refusal)
+
+
+def _service(name: str, port: int) -> str:
+    return "services/http:%s:%d" % (name, port)
 
 
 def _ask_and_judge(*question: Any) -> Tuple[int, str, Optional[str]]:
@@ -103,7 +114,7 @@ def probe(
         "reason": "",
         "model": name,
     }
-    asked = target or "services/http:%s:%d" % (name, port)
+    asked = target or _service(name, port)
     paths = ["/v1/models", "/v1/chat/completions"] if chat else ["/v1/models"]
     for path in paths:
         body: Optional[Dict[str, Any]] = None
@@ -113,23 +124,9 @@ def probe(
                 "max_tokens": 1,
                 "messages": [{"role": "user", "content": "Say hello."}],
             }
-        while True:
-            start = time.monotonic()
-            left = max(1.0, end - start)
-            status, text, reason = _ask_and_judge(client, namespace, asked, path, body, left)
-            # A token may take a while to reach a host or a relay; a refusal of the request itself
-            # will not pass.
-            passing = status in (0, 401, 403, 500, 502, 503, 504) and not _forbidden(status, text)
-            if reason is None or not passing or time.monotonic() + 1 > end:
-                break
-            time.sleep(1)
-        result.update(
-            status=status,
-            latency=round(time.monotonic() - start, 3),
-            excerpt=text[:_EXCERPT],
-            reason="" if reason is None else "%s: %s" % (path, reason),
-        )
-        if reason is not None:
+        look = functools.partial(_ask_and_judge, client, namespace, asked, path, body)
+        text = _persist(look, path, end, result)
+        if result["reason"]:
             return result
         if body is None:
             result["model"] = first_model(text, name)
@@ -137,12 +134,66 @@ def probe(
     return result
 
 
+def _persist(
+    look: Callable[[float], Tuple[int, str, Optional[str]]],
+    path: str,
+    end: float,
+    result: Dict[str, Any],
+) -> str:
+    """Ask until the answer is good or will not become so, and note it in the result.
+
+    :param look: one request within so many seconds: status, text and what is wrong
+    :return: the text
+    """
+    while True:
+        start = time.monotonic()
+        status, text, reason = look(max(1.0, end - start))
+        # A token may take a while to reach a host or a relay; a refusal of the request itself
+        # will not pass.
+        passing = status in (0, 401, 403, 500, 502, 503, 504) and not _forbidden(status, text)
+        if reason is None or not passing or time.monotonic() + 1 > end:
+            break
+        time.sleep(1)
+    result.update(
+        status=status,
+        latency=round(time.monotonic() - start, 3),
+        excerpt=text[:_EXCERPT],
+        reason="" if reason is None else "%s: %s" % (path, reason),
+    )
+    return text
+
+
+def probe_service(client: Client, model: objects.Model, timeout: float) -> Dict[str, Any]:
+    """Ask a service for its health path; results as ``probe``."""
+    wanted = model.service.health_status if model.service else 200
+    result: Dict[str, Any] = {"ok": False, "model": model.name}
+    path = model.health_path
+    asked = _service(model.name, model.port)
+
+    def look(left: float) -> Tuple[int, str, Optional[str]]:
+        question = (client, model.namespace, asked, path, None, left, "*/*")
+        try:
+            status, text = ask(*question)
+        except bounded.TooLargeError as error:  # a page may be as large as it likes
+            status, text = error.status, ""
+        if status == wanted:
+            return status, text, None
+        told = judge(status, text) if status >= 300 or status == 0 else None
+        return status, text, told or "status %d instead of %d" % (status, wanted)
+
+    _persist(look, path, time.monotonic() + timeout, result)
+    result["ok"] = not result["reason"]
+    return result
+
+
 def probe_all(
     client: Client, models: List[objects.Model], timeout: float, chat: bool = True
 ) -> Dict[str, Dict[str, Any]]:
-    """``probe`` for several models side by side, by their keys."""
+    """``probe`` for several models and services side by side, by their keys."""
 
     def one(model: objects.Model) -> Dict[str, Any]:
+        if model.service is not None:
+            return probe_service(client, model, timeout)
         return probe(client, model.namespace, model.name, model.port, timeout, chat)
 
     with ThreadPoolExecutor(_PARALLEL) as pool:

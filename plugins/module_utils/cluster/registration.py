@@ -66,6 +66,14 @@ def problems(record: Any) -> List[str]:
             for key in ("namespace", "model", "engine"):
                 if not isinstance(engine, dict) or not isinstance(engine.get(key), str):
                     found.append("engines[%d].%s is missing or not a text" % (index, key))
+    # Only hosts of services have them.
+    services = record.get("services", [])
+    if not isinstance(services, list) or not all(
+        isinstance(one, dict)
+        and all(isinstance(one.get(key), str) for key in ("namespace", "name"))
+        for one in services
+    ):
+        found.append("services is not a list of namespaces and names")
     return found
 
 

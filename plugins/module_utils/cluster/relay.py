@@ -30,6 +30,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     monitors,
     objects,
     registration,
+    service_objects,
+    services,
     state,
     strays,
     tokens,
@@ -57,7 +59,9 @@ KINDS = (
 # The Service goes first so that nobody is sent to a relay that ends; the policy stays to the end.
 _REMOVAL = (
     *monitors.KINDS.values(),
+    "Ingress",
     "Service",
+    "EndpointSlice",
     "Deployment",
     "PodDisruptionBudget",
     "Secret",
@@ -86,6 +90,7 @@ class Verdict:
     :ivar ready: whether all its relays ran when the cluster was read
     :ivar blocked: whether it is refused whatever its hosts and their records say
     :ivar transfer: whether its Service, somebody else's, is yet to be handed over to it
+    :ivar direct: whether it has no relays to wait for
     """
 
     state: str = "served"
@@ -97,6 +102,7 @@ class Verdict:
     ready: bool = False
     blocked: bool = False
     transfer: bool = False
+    direct: bool = False
 
     def result(self) -> Dict[str, Any]:
         return {
@@ -197,6 +203,7 @@ def read_models(
         if not isinstance(adopt_from, list) or not all(isinstance(one, str) for one in adopt_from):
             wrong.append("%s: adopt_from is not a list of names" % label)
         spread, mistakes = balancing.read(entry, numbers["replicas"])
+        service, mistakes = services.read(entry)
         wrong += ["%s: %s" % (label, text) for text in mistakes]
         if key in models:
             wrong.append("%s: given twice" % label)
@@ -215,6 +222,7 @@ def read_models(
             spread=spread,
             clients=entry.get("clients"),
             metrics_clients=entry.get("metrics_clients"),
+            service=service,
         )
     if wrong:
         raise Refusal(
@@ -236,6 +244,9 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
         for item in client.list(kind, marks):
             if labels.is_ours(item, desired["fleet"]) or former.is_adopted(item):
                 ours[_key(item)] = item
+    for kind in service_objects.kinds_there(desired["models"], ours.values()):
+        for item in client.list(kind, service_objects.selector(kind, desired["fleet"])):
+            ours[_key(item)] = item
     monitor = _monitors(client, desired, selector, ours)
     listed = client.list("Namespace", metadata_only=True)
     namespaces = {item["metadata"]["name"] for item in listed}
@@ -301,7 +312,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     records, broken, predicted = read_records(desired, observed)
     resting = draining(desired, observed)
     for model in desired["models"]:
-        verdict = verdicts[model.key] = Verdict()
+        verdict = verdicts[model.key] = Verdict(direct=model.direct)
         keys = _keys(model, observed.get("monitor", ""))
         claim = claims.of_model(model, keys, desired["fleet"], observed)
         for conflict in claim.conflicts:
@@ -316,14 +327,19 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             continue
         try:
             hosts = _hosts(model, desired, observed, records, broken, predicted, verdict)
-            token = _token(model.namespace, desired, observed)
+            token = "" if model.direct else _token(model.namespace, desired, observed)
         except Refusal as refusal:
             verdict.state, verdict.reason = "refused", str(refusal)
+            if model.direct and service_objects.direct_keys(model)[-1] in ours:
+                # Nobody is to be sent to a host that is known not to answer.
+                nobody = replace(model, hosts=[])
+                verdict.steps = _model_steps(nobody, "", "", desired, observed, own_service=True)
             continue
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
         hosts = [replace(one, draining=one.name in resting) for one in hosts]
-        model = replace(model, hosts=hosts, monitor=observed.get("monitor", ""))
+        monitor = "" if model.direct else observed.get("monitor", "")
+        model = replace(model, hosts=hosts, monitor=monitor)
         verdict.draining = [one.name for one in hosts if one.draining]
         verdict.dials = [
             "%s (%s port %d)" % (one.name, one.address, one.port)
@@ -341,7 +357,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             verdict.transfer = True
             if desired.get("hand_over") is None or model.key in desired["hand_over"]:
                 transfers.append(claim.adopt)
-        verdict.ready = running is not None and wait.unfinished(running) is None
+        verdict.ready = model.direct or (running is not None and wait.unfinished(running) is None)
     for name, models in sorted(new_namespaces.items()):
         item = objects.namespace(name, desired["fleet"])
         result.steps.append(step("create", item, None, models=models))
@@ -396,6 +412,13 @@ def _key(item: Dict[str, Any]) -> Key:
 
 
 def _keys(model: objects.Model, monitor: str) -> List[Key]:
+    """The objects that a model has."""
+    own = service_objects.direct_keys(model) if model.direct else _relay_keys(model, monitor)
+    ingress = model.service is not None and model.service.ingress
+    return own + (service_objects.ingress_keys(model) if ingress else [])
+
+
+def _relay_keys(model: objects.Model, monitor: str) -> List[Key]:
     return [
         (
             kind,
@@ -524,9 +547,17 @@ def check_record(
     predicted: bool = False,
 ) -> Optional[str]:
     """Why a host may not serve a model by its record, or None. Pure."""
-    engines = record["engines"]
-    if not any(
-        (item["namespace"], item["model"]) == (model.namespace, model.name) for item in engines
+    if model.service is not None:
+        if not _offers(record, model):
+            return (
+                "when it was asked, port %d did not answer as declared; start the service there,"
+                " then run again" % model.service.host_port
+                if model.direct
+                else "its registration record lists no such service; run its registration"
+            )
+    elif not any(
+        (item["namespace"], item["model"]) == (model.namespace, model.name)
+        for item in record["engines"]
     ):
         return "its registration record lists no engine of this model; run its registration"
     for number, pem in enumerate(record["certificates"], 1):
@@ -538,6 +569,14 @@ def check_record(
                 continue
             return "certificate %d in its registration record is refused: %s" % (number, refused)
     return None
+
+
+def _offers(record: Dict[str, Any], model: objects.Model) -> bool:
+    """Whether a host's record lists a service."""
+    return any(
+        (item["namespace"], item["name"]) == (model.namespace, model.name)
+        for item in record.get("services") or []
+    )
 
 
 def _token(namespace: str, desired: Dict[str, Any], observed: Dict[str, Any]) -> str:
@@ -564,14 +603,14 @@ def _model_steps(
     own_service: bool,
 ) -> List[Step]:
     steps: List[Step] = []
-    for kind in monitors.KINDS.values():
-        live = observed["ours"].get((kind, model.namespace, labels.relay_name(model.name)))
-        if live is not None and kind != model.monitor:
-            steps.append(step("remove", None, live, model.key))
-    for item in objects.model_objects(model, desired["fleet"], desired["image"], token, drain_key):
+    for item in _objects(model, token, drain_key, desired):
         live = observed["ours"].get(_key(item))
         if item["kind"] == "Service" and not own_service:
             continue
+        if live is not None and _is_other_kind(item, live):
+            # The slices of the former selector, or its pods, go with the Service.
+            steps.append(step("remove", None, live, model.key))
+            live = None
         if live is None:
             steps.append(step("create", item, None, model.key, **_told(item, model, desired)))
         elif diff.differs(item, live):
@@ -583,7 +622,52 @@ def _model_steps(
                     observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ"),
                 )
             steps.append(step("update", item, live, model.key, **data))
-    return steps
+    surplus = _surplus_steps(model, observed["ours"])
+    # An Ingress before the marks by which the next run would find it, were this one killed.
+    return [
+        *(one for one in surplus if one.kind == "Ingress"),
+        *steps,
+        *(one for one in surplus if one.kind != "Ingress"),
+    ]
+
+
+def _objects(
+    model: objects.Model, token: str, drain_key: str, desired: Dict[str, Any]
+) -> List[Dict[str, Any]]:
+    """All objects of a model or a service, in the order in which they are to be written."""
+    fleet = desired["fleet"]
+    if model.direct:
+        items = service_objects.direct_objects(model, fleet)
+    else:
+        items = objects.model_objects(model, fleet, desired["image"], token, drain_key)
+    if model.service is None or not model.service.ingress:
+        return items
+    return [*service_objects.marked(items), service_objects.ingress(model, fleet)]
+
+
+def _is_other_kind(wanted: Dict[str, Any], live: Dict[str, Any]) -> bool:
+    """Whether an object cannot become what is wanted: with relays or without, and IPv4 or IPv6."""
+    if wanted["kind"] == "Service":
+        return bool(wanted["spec"].get("selector")) != bool(live["spec"].get("selector"))
+    return bool(wanted.get("addressType") != live.get("addressType"))
+
+
+def _surplus_steps(model: objects.Model, ours: Dict[Key, Dict[str, Any]]) -> List[Step]:
+    """What it had while it was exposed otherwise, or had an Ingress."""
+    possible = {
+        *(key for kind in monitors.KINDS.values() for key in _relay_keys(model, kind)),
+        *service_objects.direct_keys(model),
+        *service_objects.ingress_keys(model),
+    }
+    left = [
+        ours[key]
+        for key in possible - set(_keys(model, model.monitor))
+        if key in ours and ours[key]["metadata"]["labels"].get(labels.MODEL) == model.name
+    ]
+    return [
+        step("remove", None, item, model.key)
+        for item in sorted(left, key=lambda one: _REMOVAL.index(one["kind"]))
+    ]
 
 
 def _told(item: Dict[str, Any], model: objects.Model, desired: Dict[str, Any]) -> Dict[str, Any]:

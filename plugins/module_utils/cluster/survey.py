@@ -66,7 +66,11 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
         elif not verdict.ready and verdict.state != "drained":
             reasons.append("%s: not all of its relays are ready" % key)
     if not reasons:
-        asked = [model for model in desired["models"] if verdicts[model.key].state != "drained"]
+        asked = [
+            model
+            for model in desired["models"]
+            if verdicts[model.key].state != "drained" and not model.direct
+        ]
         answers = probe.probe_all(client, asked, options["probe_timeout"])
         reasons = ["%s: %s" % (key, one["reason"]) for key, one in answers.items() if not one["ok"]]
     return dict(result, differs="; ".join(reasons))

@@ -18,7 +18,7 @@ from splice import splice
 from ansible_collections.tether.fleet.plugins.module_utils import accounts, firewall
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels, lease
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
-from ansible_collections.tether.fleet.plugins.plugin_utils import inventory, names
+from ansible_collections.tether.fleet.plugins.plugin_utils import inventory, names, services
 
 DOCS = ROOT / "docs"
 TROUBLE = (DOCS / "troubleshooting.md").read_text()
@@ -84,6 +84,16 @@ def test_model_defaults_hold() -> None:
     assert told == inventory._DEFAULTS
 
 
+def test_service_defaults_hold() -> None:
+    """Those of paths are put in where there are none, since a plan has every method by its name."""
+    schema = yaml.safe_load((PLUGINS / "plugin_utils/services_schema.yml").read_text())
+    told = {name: key["default"] for name, key in schema["properties"].items() if "default" in key}
+    assert told.pop("paths") == [{"path": "/"}]
+    assert told == services._DEFAULTS
+    methods = schema["properties"]["paths"]["items"]["properties"]["methods"]
+    assert methods["default"] == methods["items"]["enum"] == services.METHODS
+
+
 def variables() -> dict[str, str]:
     """Variable -> default of the tables of docs/inventory.md, without those of a model."""
     text = (DOCS / "inventory.md").read_text()
@@ -111,7 +121,7 @@ def test_fleet_variables_are_all_there() -> None:
     )
     read = set(
         re.findall(
-            r"\bfleet_(?:ca|clients|cluster|create|depot|drain|kube|lock|max|metrics|name|models)\w*\b",
+            r"\bfleet_(?:ca|clients|cluster|create|depot|drain|kube|lock|max|metrics|name|models|services)\w*\b",
             code,
         )
     )

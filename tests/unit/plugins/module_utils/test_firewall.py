@@ -280,3 +280,42 @@ def test_who_listens_is_looked_up_only_for_the_first_closing(monkeypatch, keys, 
     seen = firewall.observe(options(ssh_connection="10.9.9.9 1 10.9.9.8 2222", **keys))
     assert asked == ([{22, 2222, 9443}] if looks else [])
     assert seen["listeners"] == ([NODE_EXPORTER] if looks else [])
+
+
+SERVICES = [
+    {"port": 8001, "sources": ["10.0.0.0/24"]},
+    {"port": 8001, "sources": ["10.0.1.0/24", "fd00::/64"]},
+    {"port": 8002, "sources": []},
+]
+
+
+def test_ports_of_services_are_open_to_their_networks_alone():
+    assert rules(service_ports=SERVICES)[-6:-2] == [
+        "ip saddr { 10.0.0.0/8 } tcp dport 9443 accept",
+        "ip saddr { 10.0.0.0/23 } tcp dport 8001 accept",
+        "ip6 saddr { fd00::/64 } tcp dport 8001 accept",
+        "tcp dport 8002 accept",
+    ]
+    # Where nothing else is closed, too.
+    assert rules(policy="guard", service_ports=SERVICES)[-6:-2] == [
+        "tcp dport 8002 accept",
+        "tcp dport 9443 drop",
+        "tcp dport 8001 drop",
+        "tcp dport 8002 drop",
+    ]
+
+
+def test_a_service_on_the_port_of_the_way_in_is_refused():
+    desired = options(policy="guard", service_ports=[{"port": 22, "sources": ["10.0.0.0/8"]}])
+    with pytest.raises(Refusal, match="this SSH session's port"):
+        firewall.plan(desired, {"blockers": [], "session": SESSION})
+
+
+def test_a_service_port_that_is_open_to_others_too_is_refused():
+    wrong = options(
+        open_ports=[{"port": 8001}], service_ports=[{"port": 8001, "sources": ["x"]}, {"port": 0}]
+    )
+    with pytest.raises(Refusal) as caught:
+        firewall.check_options(wrong)
+    for words in ("8001 is in open_ports", "0 is no port", "'x' does not appear"):
+        assert words in str(caught.value)

@@ -1,0 +1,73 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the cluster side knows of a service beyond what every model has. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+KIND = "service"
+
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_PATH = re.compile(r"/[A-Za-z0-9/_.~-]*")
+
+
+@dataclass(frozen=True)
+class Service:
+    """A program that speaks HTTP and that the collection does not run.
+
+    :ivar direct: reached at its hosts' own port, without relays
+    :ivar host_port: that port; 0 where relays stand before it
+    :ivar health_status: with which it answers when it is well
+    :ivar ingress: ``{"host", "path", "class", "tls_secret", "annotations"}``, or None
+    """
+
+    direct: bool = False
+    host_port: int = 0
+    websocket: bool = False
+    health_status: int = 200
+    ingress: Optional[Dict[str, Any]] = None
+
+
+def read(entry: Dict[str, Any]) -> Tuple[Optional[Service], List[str]]:
+    """An entry of the plan, and what is wrong with it; None for a model."""
+    if entry.get("kind") != KIND:
+        return None, []
+    wrong: List[str] = []
+    direct = entry.get("expose") == "direct"
+    numbers = {}
+    ranges = (("host_port", 0, 0, 65535), ("health_status", 200, 200, 499))
+    for option, default, lowest, highest in ranges:
+        value = entry.get(option) or default
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            wrong.append("%s is not a number from %d to %d" % (option, lowest, highest))
+            value = default
+        numbers[option] = value
+    if direct and not numbers["host_port"]:
+        wrong.append("host_port is missing")
+    ingress = entry.get("ingress")
+    if ingress is not None:
+        wrong += _ingress_mistakes(ingress)
+    port, status = numbers["host_port"], numbers["health_status"]
+    return Service(direct, port, bool(entry.get("websocket")), status, ingress), wrong
+
+
+def _ingress_mistakes(ingress: Any) -> List[str]:
+    if not isinstance(ingress, dict):
+        return ["ingress is not a mapping"]
+    wrong = []
+    for key, form in (("host", _HOST), ("path", _PATH), ("class", _NAME), ("tls_secret", _NAME)):
+        value = ingress.get(key)
+        if value is None and key != "host":
+            continue
+        if not isinstance(value, str) or not form.fullmatch(value):
+            wrong.append("ingress.%s is not of the form that Kubernetes takes" % key)
+    notes = ingress.get("annotations") or {}
+    if not isinstance(notes, dict) or not all(isinstance(text, str) for text in notes.values()):
+        wrong.append("ingress.annotations is not a mapping of texts")
+    return wrong

@@ -1,0 +1,280 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plans of the relay module for services, without a cluster."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+import sys
+from typing import Any, Dict, List
+
+import pytest
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    envoy_data,
+    labels,
+    objects,
+    registration,
+    relay,
+    service_objects,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from test_relay_plan import desired, observed, record
+
+INGRESS = {"host": "art.example.org", "tls_secret": "art-tls", "annotations": {"a/b": "c"}}
+
+
+def entry(**more: Any) -> Dict[str, Any]:
+    return {"name": "art", "namespace": "team-a", "hosts": ["gpu1"], "kind": "service", **more}
+
+
+def direct(**more: Any) -> Dict[str, Any]:
+    return entry(expose="direct", host_port=8188, port=8000, **more)
+
+
+def offering(**more: Any) -> Dict[str, Any]:
+    known = record(services=[{"namespace": "team-a", "name": "art"}], **more)
+    return registration.record_object(known, "demo", "f")
+
+
+def plan(wanted: Dict[str, Any], *items: Dict[str, Any], **more: Any) -> Any:
+    return relay.plan(desired(models=[wanted], **more), observed(offering(), *items))
+
+
+def changes(made: Any) -> List[str]:
+    return ["%s %s %s" % (one.action, one.kind, one.name) for one in made.steps]
+
+
+def objects_of(made: Any) -> List[Dict[str, Any]]:
+    return [copy.deepcopy(one.data["object"]) for one in made.steps if one.data["object"]]
+
+
+def by_kind(made: Any, kind: str) -> Dict[str, Any]:
+    (found,) = [item for item in objects_of(made) if item["kind"] == kind]
+    return found
+
+
+@pytest.mark.parametrize(
+    "wanted", [entry(), direct(), entry(ingress=INGRESS), direct(ingress=INGRESS)]
+)
+def test_applied_plan_leaves_an_empty_one(wanted: Dict[str, Any]) -> None:
+    first = plan(wanted)
+    assert first.facts["verdicts"]["team-a/art"].state == "served"
+    made = objects_of(first)
+    keys = {
+        (item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]) for item in made
+    }
+    (model,) = desired(models=[wanted])["models"]
+    assert keys == set(relay._keys(model))
+    assert plan(wanted, *made).steps == []
+
+
+def test_a_direct_service_has_no_relays() -> None:
+    made = plan(direct())
+    assert changes(made) == [
+        "create ConfigMap team-a/art-direct",
+        "create EndpointSlice team-a/art-direct",
+        "create Service team-a/art",
+    ]
+    service, slices = by_kind(made, "Service"), by_kind(made, "EndpointSlice")
+    assert "selector" not in service["spec"]
+    assert service["spec"]["ports"][0]["targetPort"] == slices["ports"][0]["port"] == 8188
+    assert slices["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}]
+    assert slices["metadata"]["labels"][labels.SLICE_SERVICE] == "art"
+    assert by_kind(made, "ConfigMap")["data"] == {
+        "address": "10.0.0.1:8188",
+        "addresses": "10.0.0.1:8188",
+    }
+    assert made.facts["verdicts"]["team-a/art"].ready
+
+
+def test_a_direct_service_needs_no_token() -> None:
+    seen = observed(offering())
+    del seen["ours"][("Secret", "f", "token-team-a")]
+    assert relay.plan(desired(models=[direct()]), seen).facts["verdicts"]["team-a/art"].ready
+
+
+def test_who_drains_leaves_the_slice() -> None:
+    resting = registration.record_object(
+        record(services=[{"namespace": "team-a", "name": "art"}]), "demo", "f", "today"
+    )
+    made = relay.plan(desired(models=[direct()]), observed(resting))
+    assert by_kind(made, "EndpointSlice")["endpoints"] == []
+    assert by_kind(made, "ConfigMap")["data"] == {"address": "", "addresses": ""}
+    assert made.facts["verdicts"]["team-a/art"].state == "drained"
+
+
+def test_who_does_not_answer_leaves_the_slice() -> None:
+    there = objects_of(plan(direct()))
+    made = relay.plan(desired(models=[direct()]), observed(*there))
+    verdict = made.facts["verdicts"]["team-a/art"]
+    assert verdict.state == "refused"
+    assert "port 8188 did not answer as declared" in verdict.reason
+    assert by_kind(made, "EndpointSlice")["endpoints"] == []
+    # Nothing is made for a service that was never there.
+    assert relay.plan(desired(models=[direct()]), observed()).steps == []
+
+
+def test_a_relayed_service_that_no_record_lists() -> None:
+    made = relay.plan(desired(models=[entry()]), observed())
+    assert "lists no such service" in made.facts["verdicts"]["team-a/art"].reason
+
+
+def test_an_engine_of_that_name_is_no_service() -> None:
+    """A record's engines are what a model may be served by, its services what a service may."""
+    wanted = entry(name="tiny")
+    assert relay.plan(desired(models=[wanted]), observed()).steps == []
+
+
+def test_from_relays_to_direct_and_back() -> None:
+    relayed, straight = objects_of(plan(entry())), objects_of(plan(direct()))
+    to_direct = changes(plan(direct(), *relayed))
+    assert to_direct[:4] == [
+        "create ConfigMap team-a/art-direct",
+        "create EndpointSlice team-a/art-direct",
+        # With it go the slices that Kubernetes made for its selector.
+        "remove Service team-a/art",
+        "create Service team-a/art",
+    ]
+    assert "remove Deployment team-a/art-relay" in to_direct
+    back = changes(plan(entry(), *straight))
+    assert back[-4:] == [
+        "remove Service team-a/art",
+        "create Service team-a/art",
+        "remove EndpointSlice team-a/art-direct",
+        "remove ConfigMap team-a/art-direct",
+    ]
+
+
+def test_a_selector_that_somebody_gave_a_direct_service() -> None:
+    there = objects_of(plan(direct()))
+    there[-1]["spec"]["selector"] = {"app": "theirs"}
+    assert changes(plan(direct(), *there)) == [
+        "remove Service team-a/art",
+        "create Service team-a/art",
+    ]
+
+
+def test_an_ingress_that_is_no_longer_wanted() -> None:
+    there = objects_of(plan(entry(ingress=INGRESS)))
+    for item in there:
+        # As the API server notes what was applied: a label of ours that is not wanted any more.
+        fields = {
+            "f:metadata": {"f:labels": dict.fromkeys(map("f:".__add__, item["metadata"]["labels"]))}
+        }
+        entries = [{"manager": "tether.fleet", "operation": "Apply", "fieldsV1": fields}]
+        item["metadata"]["managedFields"] = entries
+    made = changes(plan(entry(), *there))
+    # First, since a run that is killed in between is to be finished by the next.
+    assert made == [
+        "remove Ingress team-a/art",
+        "update ConfigMap team-a/art-relay",
+        "update Service team-a/art",
+    ]
+
+
+def test_the_ingress() -> None:
+    item = by_kind(plan(entry(ingress=dict(INGRESS, **{"class": "nginx"}))), "Ingress")
+    assert item["spec"] == {
+        "ingressClassName": "nginx",
+        "tls": [{"hosts": ["art.example.org"], "secretName": "art-tls"}],
+        "rules": [
+            {
+                "host": "art.example.org",
+                "http": {
+                    "paths": [
+                        {
+                            "path": "/",
+                            "pathType": "Prefix",
+                            "backend": {"service": {"name": "art", "port": {"name": "http"}}},
+                        }
+                    ]
+                },
+            }
+        ],
+    }
+    assert item["metadata"]["annotations"] == {"a/b": "c"}
+
+
+def test_a_foreign_ingress_refuses_the_service_as_a_whole() -> None:
+    theirs = {
+        "kind": "Ingress",
+        "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"name": "art", "namespace": "team-a", "uid": "theirs"},
+    }
+    seen = observed(offering(), foreign={("Ingress", "team-a", "art"): theirs})
+    made = relay.plan(desired(models=[entry(ingress=INGRESS)]), seen)
+    verdict = made.facts["verdicts"]["team-a/art"]
+    assert (verdict.state, verdict.steps) == ("refused", [])
+    assert "Ingress team-a/art exists and is not this fleet's" in verdict.reason
+
+
+def test_removal() -> None:
+    there = objects_of(plan(direct(ingress=INGRESS)))
+    seen = observed(offering(), *there)
+    made = relay.plan(desired(models=[], prune=True), seen)
+    assert made.facts["orphans"] == ["team-a/art"]
+    assert changes(made) == [
+        "remove Ingress team-a/art",
+        "remove Service team-a/art",
+        "remove EndpointSlice team-a/art-direct",
+        "remove ConfigMap team-a/art-direct",
+    ]
+
+
+def test_kinds_are_asked_for_only_where_there_are_some() -> None:
+    def kinds(*wanted: Dict[str, Any], there: Any = ()) -> List[str]:
+        return service_objects.kinds_there(desired(models=list(wanted))["models"], there)
+
+    plain = {"name": "tiny", "namespace": "team-a", "hosts": ["gpu1"]}
+    assert kinds(plain, entry()) == []
+    assert kinds(direct()) == ["EndpointSlice"]
+    assert kinds(entry(ingress=INGRESS)) == ["Ingress"]
+    # What is there tells of it after it left the inventory, up to its last object.
+    made = objects_of(plan(direct(ingress=INGRESS)))
+    assert kinds(there=made[:1]) == ["EndpointSlice", "Ingress"]
+    assert kinds(there=objects_of(plan(entry()))) == []
+
+
+def test_slices_that_kubernetes_made_are_not_listed() -> None:
+    text = service_objects.selector("EndpointSlice", "demo")
+    assert text.endswith(",endpointslice.kubernetes.io/managed-by=tether.fleet")
+    assert "endpointslice" not in service_objects.selector("Ingress", "demo")
+
+
+def test_ipv6() -> None:
+    (model,) = desired(models=[direct()])["models"]
+    hosts = [envoy_data.Host("gpu1", "fd00::1", 9443)]
+    model = objects.Model(**{**model.__dict__, "hosts": hosts})
+    config, slices, _service = service_objects.direct_objects(model, "demo")
+    assert slices["addressType"] == "IPv6"
+    assert config["data"]["address"] == "[fd00::1]:8188"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (entry(expose="direct"), "host_port is missing"),
+        (direct(health_status=99), "health_status is not a number from 200 to 499"),
+        (dict(direct(), host_port=True), "host_port is not a number"),
+        (entry(ingress={"host": "a b"}), "ingress.host is not of the form"),
+        (entry(ingress={"host": "a", "path": "/{x}"}), "ingress.path is not of the form"),
+        (entry(ingress={"host": "a", "annotations": {"b": 1}}), "ingress.annotations is not"),
+        (entry(ingress=[]), "ingress is not a mapping"),
+    ],
+)
+def test_entries_that_the_plan_would_not_make(wanted: Dict[str, Any], words: str) -> None:
+    with pytest.raises(Refusal, match=words.replace(".", "[.]")):
+        relay.read_models([wanted])
+
+
+def test_a_record_of_a_wrong_form() -> None:
+    for wrong in ("x", [1], [{"namespace": "a"}], [{"namespace": "a", "name": 1}]):
+        assert registration.problems(record(services=wrong)) == [
+            "services is not a list of namespaces and names"
+        ]
+    assert json.loads(offering()["data"]["record.json"])["services"]
