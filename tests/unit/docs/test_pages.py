@@ -56,7 +56,7 @@ def test_what_clients_see() -> None:
     """The table of answers has all that relay and ingress give, in their very words."""
     relay = (PLUGINS / "module_utils/cluster/envoy_clients.py").read_text()
     ingress = (PLUGINS / "plugin_utils/ingress_config.py").read_text()
-    given = set(re.findall(r'"(The relay [^"]+\.)"', relay))
+    given = set(re.findall(r'"(The (?:relay|model) [^"]+\.)"', relay))
     given |= set(re.findall(r"""import refuse \S+ \S+ (?:"\n\s*')?"([^"\n]+)\"""", ingress))
     assert len(given) >= 7
     section = TROUBLE.split("## What a client sees")[1].split("\n## ")[0]

@@ -169,6 +169,14 @@ MISTAKES = [
     ({"engine_port": 8081}, "engine_port", "listens on a unix socket"),
     ({"engine_port": 80}, "engine_port", "from 1024"),
     ({"parallel": -1}, "parallel", "from 0 to 4096"),
+    ({"local_port": 8090}, "local_accounts", "is missing"),
+    ({"local_accounts": ["alice"]}, "local_port", "is missing"),
+    ({"local_port": 80, "local_accounts": ["alice"]}, "local_port", "from 1024"),
+    ({"local_port": 9443, "local_accounts": ["alice"]}, "local_port", "the ingress's own port"),
+    ({"local_port": 8090, "local_accounts": ["root"]}, "local_accounts[0]", "root may connect"),
+    ({"local_port": 8090, "local_accounts": ["tether-x"]}, "local_accounts[0]", "collection's own"),
+    ({"local_port": 8090, "local_accounts": ["a b"]}, "local_accounts[0]", "an account's name"),
+    ({"local_port": 8090, "local_accounts": ["a%h"]}, "local_accounts[0]", "an account's name"),
     ({"parallel": "4"}, "parallel", "write it without quotes"),
     ({"queue": 0}, "queue", "from 1 to 100000"),
     ({"parallel": 0, "queue": 5}, "queue", "says nothing without a limit"),
@@ -670,3 +678,38 @@ def test_twice_the_models_are_twice_the_work():
         return next(counted)
 
     assert calls(models) < 2.5 * calls(models[:100])
+
+
+def test_local_ports_reach_firewall_ingress_and_the_accounts_files():
+    both = [
+        model(local_port=8090, local_accounts=["bob", "alice"]),
+        model(name="other", local_port=8091, local_accounts=["alice"]),
+    ]
+    host = resolve(both)["hosts"]["gpu1"]
+    assert host["loopback_ports"] == [
+        {"port": 8091, "accounts": ["alice"], "server": "tether-ingress"},
+        {"port": 8090, "accounts": ["alice", "bob"], "server": "tether-ingress"},
+    ]
+    folder, *files = host["local_files"]
+    assert (folder["path"], folder["state"]) == ("/etc/tether/local", "directory")
+    told = {
+        item["owner"]: [entry["url"] for entry in json.loads(item["content"])["models"]]
+        for item in files
+    }
+    assert told == {
+        "alice": ["http://127.0.0.1:8091", "http://127.0.0.1:8090"],
+        "bob": ["http://127.0.0.1:8090"],
+    }
+    assert {item["mode"] for item in files} == {"0400"}
+    assert "http://:8090 {" in ingress_config.render({"engines": host["engines"]})
+
+
+def test_a_local_port_is_one_models_and_guarded():
+    local = {"local_port": 8090, "local_accounts": ["alice"]}
+    with pytest.raises(inventory.InventoryErrors) as caught:
+        resolve([model(**local), model(name="other", **local)])
+    assert "8090 on gpu1 is taken by" in str(caught.value)
+    hosts = dict(HOSTS, gpu1=dict(HOSTS["gpu1"], firewall_manage=False))
+    with pytest.raises(inventory.InventoryErrors) as caught:
+        inventory.resolve([model(**local)], hosts, GROUPS, CATALOGUE, FLEET)
+    assert "firewall_manage is false for gpu1" in str(caught.value)
