@@ -15,6 +15,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 little = pytest.mark.skipif(sys.byteorder != "little", reason="the texts are a little endian's")
 DESIRED = {
     "ingress_port": 9443,
+    "service_ports": [{"port": 8001, "sources": ["10.0.0.0/24"]}],
     "open_ports": [
         {"port": 22, "proto": "tcp", "sources": []},
         {"port": 53, "proto": "udp", "sources": ["10.0.0.0/8", "fd00::/8"]},
@@ -50,6 +51,7 @@ def test_reachable_is_what_listens_on_more_than_loopback():
         (listener(22), False),
         (listener(2222), False),
         (listener(9443), False),
+        (listener(8001), False),
         (listener(53), True),
         (listener(9100), True),
         (listener(9444, unit="tether-ingress.service"), False),

@@ -122,6 +122,7 @@ def options(**keys):
         "ingress_port": 9443,
         "ingress_sources": ["10.9.0.0/24"],
         "open_ports": [{"port": 22, "proto": "tcp", "sources": []}],
+        "service_ports": [],
         "loopback_ports": [],
         **keys,
     }
@@ -198,6 +199,16 @@ def test_from_outside_only_what_is_open(namespace):
     # The session's port, wherever the session comes from.
     host.load(firewall.render(options(open_ports=[]), {"peer": "10.9.7.7", "port": 22}, {}))
     assert dial() == ["open", "silent", "open", "silent"]
+    # A service's port is its networks', whatever else the table closes.
+    for policy, source, wanted in (
+        ("closed", "10.9.0.0/24", "open"),
+        ("closed", "10.9.1.0/24", "silent"),
+        ("guard", "10.9.0.0/24", "open"),
+        ("guard", "10.9.1.0/24", "silent"),
+    ):
+        ports = [{"port": 7000, "sources": [source]}]
+        host.load(firewall.render(options(policy=policy, service_ports=ports), None, {}))
+        assert dial()[1] == wanted, (policy, source)
 
 
 def test_ipv6_is_closed_equally(namespace):
