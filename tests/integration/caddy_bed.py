@@ -331,7 +331,9 @@ def running(
             {"path": "/props", "methods": ["GET"]},
         ]
         engines, entries = {}, []
-        for pair in (("team-a", "tiny"), ("team-a", "other"), ("team-b", "secret")):
+        pairs: list[tuple[str, str]]
+        pairs = [("team-a", "tiny"), ("team-a", "other"), ("team-b", "secret")]
+        for pair in pairs:
             path = str(folder / "run" / ("%s.%s.sock" % pair))
             key = "/".join(pair)
             engines[key] = Engine(path)

@@ -56,6 +56,8 @@ KINDS = (
     "Deployment",
     "Service",
 )
+# Kinds that not every model has: another of its objects says whether it has one.
+_MARKED = ("Ingress", *monitors.KINDS.values())
 # The Service goes first so that nobody is sent to a relay that ends; the policy stays to the end.
 _REMOVAL = (
     *monitors.KINDS.values(),
@@ -623,12 +625,9 @@ def _model_steps(
                 )
             steps.append(step("update", item, live, model.key, **data))
     surplus = _surplus_steps(model, observed["ours"])
-    # An Ingress before the marks by which the next run would find it, were this one killed.
-    return [
-        *(one for one in surplus if one.kind == "Ingress"),
-        *steps,
-        *(one for one in surplus if one.kind != "Ingress"),
-    ]
+    # Before the marks by which the next run would find them, were this one killed.
+    first = [one for one in surplus if one.kind in _MARKED]
+    return [*first, *steps, *(one for one in surplus if one.kind not in _MARKED)]
 
 
 def _objects(

@@ -69,7 +69,7 @@ def test_applied_plan_leaves_an_empty_one(wanted: Dict[str, Any]) -> None:
         (item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]) for item in made
     }
     (model,) = desired(models=[wanted])["models"]
-    assert keys == set(relay._keys(model))
+    assert keys == set(relay._keys(model, ""))
     assert plan(wanted, *made).steps == []
 
 
