@@ -50,7 +50,7 @@ class Bench:
             "/health",
             envoy_data.Limits(host_wait=2),
             self.relay.place,
-            service,
+            service=service,
         )
         self.relay.write({**files.plain, **files.secret})
         self.relay.start(objects.ENVOY_ARGUMENTS[2:])
