@@ -22,6 +22,10 @@ Object = Dict[str, Any]
 Key = Tuple[str, str, str]
 
 
+# A tenant may make thousands: the first ones are told, and when they are gone the next.
+_MAX_STRAYS = 3
+
+
 @dataclass
 class Conflict:
     """An object of somebody else that keeps a model from being set up.
@@ -74,9 +78,13 @@ def of_model(model: objects.Model, keys: List[Key], fleet: str, observed: Object
             _existing(claims, observed["services"][key], model, fleet)
         elif key in foreign:
             claims.conflicts.append(_foreign(foreign[key]))
-    for item in observed.get("strays", {}).get((model.namespace, model.name), []):
-        if ("EndpointSlice", model.namespace, item["metadata"]["name"]) in observed["ours"]:
-            continue  # of a service that is reached directly
+    others = [
+        item
+        for item in observed.get("strays", {}).get((model.namespace, model.name), [])
+        # Those of a service that is reached directly are ours.
+        if ("EndpointSlice", model.namespace, item["metadata"]["name"]) not in observed["ours"]
+    ]
+    for item in sorted(others, key=lambda one: str(one["metadata"]["name"]))[:_MAX_STRAYS]:
         owner = ownership.describe_owner(item)
         claims.conflicts.append(_conflict(item, owner, strays.reason(item, owner)))
     return claims

@@ -44,9 +44,16 @@ def port_key(port: Dict[str, Any]) -> str:
 
 
 def is_adopted(item: Dict[str, Any]) -> bool:
-    """Whether a Service was somebody else's before it served a model of a fleet."""
-    notes = item["metadata"].get("annotations") or {}
-    return item["kind"] == "Service" and labels.ADOPTED in notes
+    """Whether a Service was somebody else's before it served a model of a fleet.
+
+    The annotation alone does not say so: a tenant may write it on the Service that a fleet made,
+    and would then be given that one.
+    """
+    meta = item["metadata"]
+    made = (meta.get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGER
+    return (
+        item["kind"] == "Service" and labels.ADOPTED in (meta.get("annotations") or {}) and not made
+    )
 
 
 def text(former: Former) -> str:

@@ -246,6 +246,34 @@ def test_slices_say_what_to_remove() -> None:
     assert "kubectl delete endpoints tiny -n team-a" in strays.reason({"metadata": meta}, "x")
 
 
+def test_thousands_of_slices_are_three_things_to_tell() -> None:
+    marks = {"kubernetes.io/service-name": "tiny"}
+    found = [
+        {
+            "kind": "EndpointSlice",
+            "metadata": {"name": "s%04d" % number, "namespace": "team-a", "labels": marks},
+        }
+        for number in range(3000)
+    ]
+    plan = relay.plan(desired(), {**observed(), "strays": {("team-a", "tiny"): found}})
+    told = [step.name for step in plan.steps if step.kind == "Event"]
+    assert told == [
+        "OwnershipRefused on EndpointSlice team-a/s%04d" % number for number in range(3)
+    ]
+    assert plan.facts["verdicts"]["team-a/tiny"].state == "refused"
+
+
+def test_an_annotation_makes_no_service_of_the_fleet_somebody_elses() -> None:
+    """Else a tenant could have it given back to a selector of its choice, or keep its relays."""
+    made = [step.data["object"] for step in relay.plan(desired(), observed()).steps]
+    (ours,) = [item for item in made if item["kind"] == "Service"]
+    ours["metadata"]["annotations"] = {labels.ADOPTED: json.dumps(SOUND)}
+    assert not former.is_adopted(ours)
+    gone = relay.plan(desired(models=[], prune=True), observed(*made))
+    assert "remove Service" in summaries(gone)
+    assert gone.facts["not_released"] == {}
+
+
 def test_what_no_change_mends() -> None:
     made = [step.data["object"] for step in relay.plan(desired(), observed()).steps]
     found = [fixed.beyond_change(item, "demo", "tiny") for item in made]
