@@ -279,8 +279,7 @@ def _check_model(
     skip = set(wrong)
     found = _check_place(model, label, groups, members, fleet)
     if "port" not in skip and model.get("port") == envoy_data.METRICS_PORT:
-        text = "%d is the port of the Service's metrics; choose another" % envoy_data.METRICS_PORT
-        found.append(Mistake(label, "port", text))
+        found.append(Mistake(label, "port", services.METRICS_PORT))
     for key in settings.CLIENTS:
         if key in model and key not in skip:
             found += [

@@ -12,11 +12,14 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_data
 from ansible_collections.tether.fleet.plugins.plugin_utils import mistakes, names
 from ansible_collections.tether.fleet.plugins.plugin_utils.address import is_ip
 from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import Mistake
 
 SOURCE = "fleet_services"
+# A model's port, or that of a service with relays, that is none.
+METRICS_PORT = "%d is the port of the Service's metrics; choose another" % envoy_data.METRICS_PORT
 SCHEMA = "services_schema.yml"
 ANYWHERE = "anywhere"
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -182,6 +185,8 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
             text = "is missing; expected the networks that may connect, or [anywhere]"
             yield Mistake(label, "networks", text)
     else:
+        if service.get("port") == envoy_data.METRICS_PORT:
+            yield Mistake(label, "port", METRICS_PORT)
         if "networks" in service:
             text = (
                 "is for expose: direct; remove it: who may reach the ingress is in"

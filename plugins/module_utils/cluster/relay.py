@@ -168,7 +168,10 @@ def read_models(
     for index, entry in enumerate(entries):
         name, namespace = str(entry.get("name")), str(entry.get("namespace"))
         key = "%s/%s" % (namespace, name)
-        label = "model %s" % key if entry.get("name") else "models[%d]" % index
+        service, mistakes = services.read(entry)
+        kind = "model" if service is None else services.KIND
+        label = "%s %s" % (kind, key) if entry.get("name") else "models[%d]" % index
+        wrong += ["%s: %s" % (label, text) for text in mistakes]
         if not _LABEL.fullmatch(name) or len(name) > 50:
             wrong.append("%s: name is not a DNS label of at most 50 characters" % label)
         if not _NAMESPACE.fullmatch(namespace) or len(namespace) > 63:
@@ -190,14 +193,15 @@ def read_models(
                 wrong.append("%s: %s is not a number from 1 to %d" % (label, option, highest))
                 value = default
             numbers[option] = value
-        if numbers["port"] == envoy_data.METRICS_PORT:
+        direct = service is not None and service.direct
+        if numbers["port"] == envoy_data.METRICS_PORT and not direct:
             wrong.append("%s: port is that of its metrics" % label)
         for option in ("clients", "metrics_clients"):
             if entry.get(option) is not None:
                 for place, text in clients.mistakes(entry[option]):
                     wrong.append("%s: %s%s %s" % (label, option, place, text))
         path = entry.get("health_path") or "/health"
-        if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
+        if not isinstance(path, str) or not forms.is_path(path):
             wrong.append("%s: health_path is not a plain path" % label)
         adopt, adopt_from = entry.get("adopt", False), entry.get("adopt_from") or []
         if not isinstance(adopt, bool):
@@ -205,7 +209,6 @@ def read_models(
         if not isinstance(adopt_from, list) or not all(isinstance(one, str) for one in adopt_from):
             wrong.append("%s: adopt_from is not a list of names" % label)
         spread, mistakes = balancing.read(entry, numbers["replicas"])
-        service, mistakes = services.read(entry)
         wrong += ["%s: %s" % (label, text) for text in mistakes]
         if key in models:
             wrong.append("%s: given twice" % label)
@@ -231,7 +234,7 @@ def read_models(
             "models",
             "; ".join(wrong),
             "entries of a validated plan",
-            "Correct what is named in fleet_models",
+            "Correct what is named: models in fleet_models, services in fleet_services",
         )
     return [models[key] for key in sorted(models)]
 

@@ -81,6 +81,7 @@ WRONG = [
     (service(health_path="health"), "in its shortest form"),
     (service(health_status=403), "other than 401 and 403"),
     (service(health_status=500), "from 200 to 499"),
+    (service(port=9464), "port: 9464 is the port of the Service's metrics"),
     (service(networks=["10.0.0.0/24"]), "is for expose: direct"),
     (service(websocket="yes"), "expected true or false"),
     (direct(networks=None), "networks: is missing"),

@@ -268,8 +268,23 @@ def test_ipv6() -> None:
     ],
 )
 def test_entries_that_the_plan_would_not_make(wanted: Dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=words.replace(".", "[.]")):
+    with pytest.raises(Refusal, match=words.replace(".", "[.]")) as caught:
         relay.read_models([wanted])
+    assert caught.value.found.startswith("service team-a/art: ")
+    assert "services in fleet_services" in caught.value.remedy
+
+
+def test_what_is_sound_in_fleet_services_is_taken() -> None:
+    relay.read_models([entry(health_path="/~x/")])
+    # It has no metrics beside it.
+    relay.read_models([dict(direct(), port=envoy_data.METRICS_PORT)])
+
+
+def test_mistakes_of_models_and_services_at_once() -> None:
+    tiny = {"name": "tiny", "namespace": "team-a", "hosts": ["gpu1"], "balancing": "by lot"}
+    with pytest.raises(Refusal, match="model team-a/tiny: balancing is not one of") as caught:
+        relay.read_models([tiny, entry(port=0)])
+    assert "service team-a/art: port is not a number" in caught.value.found
 
 
 def test_a_record_of_a_wrong_form() -> None:
