@@ -13,7 +13,7 @@ import ipaddress
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_data
-from ansible_collections.tether.fleet.plugins.plugin_utils import mistakes, names
+from ansible_collections.tether.fleet.plugins.plugin_utils import mistakes, names, settings
 from ansible_collections.tether.fleet.plugins.plugin_utils.address import is_ip
 from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import Mistake
 
@@ -34,7 +34,7 @@ _DEFAULTS: Dict[str, Any] = {
 # The order in which a plan shows them.
 _KEYS = ["name", "namespace", "expose", "hosts", "port", "replicas", "host_port", "socket"]
 _KEYS += ["paths", "websocket", "host_header", "health_path", "health_status", "networks"]
-_KEYS += ["ingress"]
+_KEYS += ["ingress", *settings.CLIENTS]
 _OF_RELAY = ("replicas", "socket", "paths", "websocket", "host_header")
 # A program of the fleet itself is reached through a model or not at all; the others are hidden from
 # the ingress, whose account sees no home and has a /tmp of its own.
@@ -178,6 +178,10 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
             if key in service:
                 text = "is for expose: relay; remove it, or expose the service by relay"
                 yield Mistake(label, key, text)
+        for key in settings.CLIENTS:
+            if key in service:
+                text = "is for expose: relay; remove it: who may connect is in networks"
+                yield Mistake(label, key, text)
         if service.get("host_port") is None:
             text = "is missing; expected the port that the program listens on"
             yield Mistake(label, "host_port", text)
@@ -187,6 +191,7 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
     else:
         if service.get("port") == envoy_data.METRICS_PORT:
             yield Mistake(label, "port", METRICS_PORT)
+        yield from settings.check_clients(service, label)
         if "networks" in service:
             text = (
                 "is for expose: direct; remove it: who may reach the ingress is in"

@@ -93,6 +93,12 @@ WRONG = [
     (direct(networks=["0.0.0.0/1", "128.0.0.0/1"]), "larger than /8"),
     (direct(paths=[{"path": "/"}]), "is for expose: relay"),
     (direct(socket="/run/art/a"), "is for expose: relay"),
+    (direct(clients=[{"namespace": "a"}]), "who may connect is in networks"),
+    (direct(metrics_clients=[{"namespace": "a"}]), "who may connect is in networks"),
+    (service(clients=[]), "clients: is a list; expected a list of at least one client"),
+    (service(clients=[{"name": "a"}]), "clients[0].name: no such key"),
+    (service(clients=[{"namespace": "A"}]), "clients[0].namespace: is no namespace's name"),
+    (service(metrics_clients=[{}]), "metrics_clients[0]: names nobody"),
     (direct(replicas=3), "is for expose: relay"),
     (direct(hosts=["gpu1", "gpu3"]), "gpu3 is known by a DNS name"),
     (direct(hosts=["gpu1", "gpu4"]), "some IPv6 addresses"),
@@ -163,6 +169,27 @@ def test_everything_is_let_through_unless_said_otherwise() -> None:
 def test_a_socket() -> None:
     (upstream,) = resolve(service(host_port=None, socket="/run/art/a"))["hosts"]["gpu1"]["services"]
     assert "reverse_proxy unix//run/art/a {" in ingress_config.render({"engines": [upstream]})
+
+
+def test_relays_of_services_let_in_whom_the_fleet_lets_in() -> None:
+    given = {"fleet_clients": [{"namespace": "a"}], "fleet_metrics_clients": [{"namespace": "m"}]}
+    others = {"relay_image": "e@sha256:" + "a" * 64, "fleet_ca_passphrase": True}
+    hosts = {host: dict(known, firewall_manage=False) for host, known in HOSTS.items()}
+    own = [{"pods": {"app": "web"}}]
+    entries = [service(), service(name="own", host_port=8189, clients=own)]
+    fleet = inventory.Fleet("demo", settings={**given, **others})
+    plan = inventory.resolve(
+        [], hosts, GROUPS, CATALOGUE, fleet, satellites=[*entries, direct(name="d", host_port=7)]
+    )
+    found = {
+        name: (entry["clients"], entry["metrics_clients"])
+        for name, entry in plan["services"].items()
+    }
+    assert found == {
+        "tools/art": (given["fleet_clients"], given["fleet_metrics_clients"]),
+        "tools/own": (own, given["fleet_metrics_clients"]),
+        "tools/d": (None, None),
+    }
 
 
 def test_a_direct_service_is_a_port_for_its_networks() -> None:

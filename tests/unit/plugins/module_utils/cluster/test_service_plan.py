@@ -92,6 +92,13 @@ def test_a_direct_service_has_no_relays() -> None:
     assert made.facts["verdicts"]["team-a/art"].ready
 
 
+def test_relays_of_a_service_let_in_its_clients() -> None:
+    policy = by_kind(plan(entry(clients=[{"namespace": "team-b"}])), "NetworkPolicy")
+    peers = [rule.get("from") for rule in policy["spec"]["ingress"]]
+    team_b = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team-b"}}}]
+    assert peers == [team_b, team_b, None]
+
+
 def test_a_direct_service_needs_no_token() -> None:
     seen = observed(offering())
     del seen["ours"][("Secret", "f", "token-team-a")]
