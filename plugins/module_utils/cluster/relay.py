@@ -335,14 +335,18 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             token = "" if model.direct else _token(model.namespace, desired, observed)
         except Refusal as refusal:
             verdict.state, verdict.reason = "refused", str(refusal)
-            if model.direct and service_objects.direct_keys(model)[-1] in ours:
-                # Nobody is to be sent to a host that is known not to answer.
+            live = ours.get(service_objects.direct_keys(model)[-1])
+            if model.direct and live is not None and service_objects.is_direct(live):
+                # Nobody is to be sent to a host that is known not to answer. Relays that serve
+                # until the switch to direct stay.
                 nobody = replace(model, hosts=[])
                 verdict.steps = _model_steps(nobody, "", "", desired, observed, own_service=True)
             continue
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
-        hosts = [replace(one, draining=one.name in resting) for one in hosts]
+        hosts = [
+            replace(one, draining=_is_resting(model, resting.get(one.name, ""))) for one in hosts
+        ]
         monitor = "" if model.direct else observed.get("monitor", "")
         model = replace(model, hosts=hosts, monitor=monitor)
         verdict.draining = [one.name for one in hosts if one.draining]
@@ -475,6 +479,14 @@ def draining(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, str
     return {host: since for host, since in found.items() if since}
 
 
+def _is_resting(model: objects.Model, since: str) -> bool:
+    """Whether a host is to get no request.
+
+    A restart is one of the ingress or of engines: a direct service is reached past both.
+    """
+    return bool(since) and not (model.direct and registration.is_restarting(since))
+
+
 def _host_items(
     desired: Dict[str, Any], observed: Dict[str, Any]
 ) -> Iterator[Tuple[str, Dict[str, Any]]]:
@@ -553,13 +565,9 @@ def check_record(
 ) -> Optional[str]:
     """Why a host may not serve a model by its record, or None. Pure."""
     if model.service is not None:
-        if not _offers(record, model):
-            return (
-                "when it was asked, port %d did not answer as declared; start the service there,"
-                " then run again" % model.service.host_port
-                if model.direct
-                else "its registration record lists no such service; run its registration"
-            )
+        reason = _not_offered(record, model.service, model)
+        if reason:
+            return reason
     elif not any(
         (item["namespace"], item["model"]) == (model.namespace, model.name)
         for item in record["engines"]
@@ -576,12 +584,29 @@ def check_record(
     return None
 
 
-def _offers(record: Dict[str, Any], model: objects.Model) -> bool:
-    """Whether a host's record lists a service."""
-    return any(
-        (item["namespace"], item["name"]) == (model.namespace, model.name)
+def _not_offered(
+    record: Dict[str, Any], service: services.Service, model: objects.Model
+) -> Optional[str]:
+    """Why a host's record does not speak for a service, or None."""
+    listed = [
+        (item["expose"], item.get("port", 0))
         for item in record.get("services") or []
-    )
+        if (item["namespace"], item["name"]) == (model.namespace, model.name)
+    ]
+    wanted = ("direct", service.host_port) if service.direct else ("relay", 0)
+    if wanted in listed:
+        return None
+    if listed:
+        return (
+            "its registration record lists the service as it was declared before; run its"
+            " registration"
+        )
+    if service.direct:
+        return (
+            "when it was asked, port %d did not answer as declared; start the service there,"
+            " then run again" % service.host_port
+        )
+    return "its registration record lists no such service; run its registration"
 
 
 def _token(namespace: str, desired: Dict[str, Any], observed: Dict[str, Any]) -> str:
@@ -612,6 +637,8 @@ def _model_steps(
         live = observed["ours"].get(_key(item))
         if item["kind"] == "Service" and not own_service:
             continue
+        if live is not None:
+            service_objects.keep_family(item, live)
         if live is not None and _is_other_kind(item, live):
             # The slices of the former selector, or its pods, go with the Service.
             steps.append(step("remove", None, live, model.key))
@@ -650,7 +677,10 @@ def _objects(
 def _is_other_kind(wanted: Dict[str, Any], live: Dict[str, Any]) -> bool:
     """Whether an object cannot become what is wanted: with relays or without, and IPv4 or IPv6."""
     if wanted["kind"] == "Service":
-        return bool(wanted["spec"].get("selector")) != bool(live["spec"].get("selector"))
+        if wanted["spec"].get("selector"):
+            return service_objects.is_direct(live)
+        # Somebody's selector on a direct one stays through an apply, and sends requests elsewhere.
+        return not service_objects.is_direct(live) or bool(live["spec"].get("selector"))
     return bool(wanted.get("addressType") != live.get("addressType"))
 
 

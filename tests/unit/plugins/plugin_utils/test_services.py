@@ -212,6 +212,11 @@ def test_the_record_lists_the_direct_services_that_answer() -> None:
 
     assert listed(None) == listed(["tools/art"]) == ["r", "art"]
     assert listed([]) == ["r"]
+    made = record.host_record(host, 9443, [], {"caddy": "1"})["services"]
+    assert [(item["expose"], item.get("port")) for item in made] == [
+        ("relay", None),
+        ("direct", 8188),
+    ]
     bare = resolve(service())["hosts"]["gpu3"]
     assert "services" not in record.host_record(bare, 9443, [], {"caddy": "1"})
 
