@@ -80,30 +80,10 @@ def check_together(
     ingress_port: Any,
 ) -> List[Mistake]:
     """Conflicts of sound services with models, hosts and the ingress."""
-    engines = {
-        (host, model["engine_port"]): names.model_key(model["namespace"], model["name"])
-        for model in models
-        for host in model["hosts"]
-        if model["engine_port"] is not None
-    }
-    found: List[Mistake] = []
+    found = _check_places(entries, models, ingress_port) + _check_rules(entries)
     for entry in entries:
-        key, port = names.model_key(entry["namespace"], entry["name"]), entry["host_port"]
-        if port is not None and port == ingress_port:
-            found.append(Mistake(key, "host_port", "%d is the ingress's own port" % port))
-        found += [
-            # Else whoever may name services reaches another namespace's engine.
-            Mistake(
-                key,
-                "host_port",
-                "%d on %s is the port of %s's engine; expected the port of a program that the"
-                " collection does not run" % (port, host, engines[host, port]),
-            )
-            for host in entry["hosts"]
-            if (host, port) in engines
-        ]
         if entry["expose"] == "direct":
-            found += _check_addresses(entry, key, addresses)
+            found += _check_addresses(entry, _key(entry), addresses)
     return found
 
 
@@ -207,9 +187,103 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
         yield from _check_networks(service["networks"], label)
     notes = service.get("ingress", {}).get("annotations") if _has_ingress(service) else None
     for name in notes if isinstance(notes, dict) else ():
-        if str(name).startswith("tether.fleet/"):
-            text = "%s is the collection's own; expected annotations of others" % name
-            yield Mistake(label, "ingress.annotations", text)
+        reason = _annotation(str(name))
+        if reason:
+            yield Mistake(label, "ingress.annotations", reason)
+
+
+def _key(entry: Mapping[str, Any]) -> str:
+    return names.model_key(entry["namespace"], entry["name"])
+
+
+def _check_places(
+    entries: List[Dict[str, Any]], models: List[Dict[str, Any]], ingress_port: Any
+) -> List[Mistake]:
+    """Where programs listen: whoever may name services must not reach what is another's."""
+    taken = {
+        (host, model[option]): "the %s of %s" % (option, _key(model))
+        for model in models
+        for host in model["hosts"]
+        for option in ("engine_port", "local_port")
+        if model.get(option) is not None
+    }
+    found: List[Mistake] = []
+    first: Dict[Tuple[str, Any], Dict[str, Any]] = {}
+    for entry in entries:
+        option = "host_port" if entry["host_port"] is not None else "socket"
+        place = entry[option]
+        if place == ingress_port:
+            text = "%d is the ingress's own port" % place
+            found.append(Mistake(_key(entry), option, text))
+        for host in entry["hosts"]:
+            if (host, place) in taken:
+                text = (
+                    "%s on %s is %s; expected the port of a program that the collection does not"
+                    " run" % (place, host, taken[host, place])
+                )
+                found.append(Mistake(_key(entry), option, text))
+            other = first.setdefault((host, place), entry)
+            why = _not_together(entry, other)
+            if why:
+                text = "%s on %s is that of %s too, which %s; expected a program of its own" % (
+                    place,
+                    host,
+                    _key(other),
+                    why,
+                )
+                found.append(Mistake(_key(entry), option, text))
+    return found
+
+
+def _not_together(entry: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Why two services cannot be one program's; empty where they can.
+
+    Two of one namespace may be: whoever may reach one may as well name the other, for instance
+    with other paths or clients. Of two ways the open port would undo what the relays keep.
+    """
+    if entry["namespace"] != other["namespace"]:
+        return "is in another namespace"
+    if entry["expose"] != other["expose"]:
+        return "is exposed otherwise (%s)" % other["expose"]
+    return ""
+
+
+def _check_rules(entries: List[Dict[str, Any]]) -> List[Mistake]:
+    """Two Ingresses for one address: which of them a controller takes is chance."""
+    found: List[Mistake] = []
+    seen: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+    for entry in entries:
+        rule = entry["ingress"]
+        if rule is None:
+            continue
+        earlier = seen.setdefault((rule["host"], rule["path"].rstrip("/")), [])
+        for other in earlier:
+            classes = rule.get("class"), other["ingress"].get("class")
+            # Two controllers may each have one.
+            if None in classes or classes[0] == classes[1]:
+                text = "%s%s is that of %s too; give one of them another host, path or class" % (
+                    rule["host"],
+                    rule["path"],
+                    _key(other),
+                )
+                found.append(Mistake(_key(entry), "ingress", text))
+                break
+        earlier.append(entry)
+    return found
+
+
+def _annotation(name: str) -> Optional[str]:
+    """Why an annotation cannot be given, or None."""
+    if name.startswith("tether.fleet/"):
+        return "%s is the collection's own; expected annotations of others" % name
+    if name.startswith("kubectl.kubernetes.io/"):
+        return "%s is kubectl's own; expected annotations of others" % name
+    if name.endswith(("-snippet", "-snippets")):
+        return (
+            "%s puts text into the Ingress controller's own configuration, which serves other"
+            " namespaces too; expected annotations without it" % name
+        )
+    return None
 
 
 def _has_ingress(service: Mapping[str, Any]) -> bool:

@@ -107,6 +107,14 @@ WRONG = [
     (service(ingress={"host": "a.b", "annotations": {"a/b/c": "d"}}), "an annotation's name"),
     (service(ingress={"host": "a.b", "annotations": {"a": True}}), "write it in quotes"),
     (service(ingress={"host": "a.b", "annotations": {"tether.fleet/x": "1"}}), "collection's own"),
+    *(
+        (service(ingress={"host": "a.b", "annotations": {name: "x"}}), words)
+        for name, words in (
+            ("kubectl.kubernetes.io/last-applied-configuration", "is kubectl's own"),
+            ("nginx.ingress.kubernetes.io/configuration-snippet", "puts text into the Ingress"),
+            ("nginx.org/server-snippets", "puts text into the Ingress"),
+        )
+    ),
     ("art", "expected a mapping with name, namespace, hosts"),
 ]
 
@@ -136,11 +144,42 @@ def test_an_engine_is_not_reached_around_its_namespace() -> None:
     engines = [
         {"namespace": "a", "name": "m", "hosts": ["gpu1"], "engine_port": 8188},
         {"namespace": "a", "name": "n", "hosts": ["gpu3"], "engine_port": 8188},
+        {"namespace": "a", "name": "o", "hosts": ["gpu1"], "local_port": 8189},
     ]
-    entries, _none = services.check([service()], lambda _entry, _label: [], lambda _hosts: ["gpu1"])
+    given = [service(), service(name="b", host_port=8189)]
+    entries, _none = services.check(given, lambda _entry, _label: [], lambda _hosts: ["gpu1"])
     found = services.check_together(entries, engines, {}, 9443)
-    assert [mistake.key for mistake in found] == ["host_port"]
-    assert "8188 on gpu1 is the port of a/m's engine" in found[0].message
+    assert [mistake.key for mistake in found] == ["host_port", "host_port"]
+    assert "8188 on gpu1 is the engine_port of a/m" in found[0].message
+    assert "8189 on gpu1 is the local_port of a/o" in found[1].message
+
+
+def test_one_program_is_one_namespaces_and_exposed_in_one_way() -> None:
+    def clashes(*given: Any) -> List[str]:
+        return [text.split(": ", 1)[1] for text in mistakes(*given)]
+
+    theirs = service(namespace="b", hosts=["gpu1"])
+    text = "8188 on gpu1 is that of tools/art too, which is in another namespace"
+    assert clashes(service(), theirs) == ["host_port: %s; expected a program of its own" % text]
+    sockets = [
+        service(host_port=None, socket="/run/a/s", namespace=namespace, hosts=["gpu1"])
+        for namespace in ("tools", "b")
+    ]
+    assert clashes(*sockets)[0].startswith("socket: /run/a/s on gpu1 is that of tools/art too")
+    both = clashes(service(), direct(name="fast", hosts=["gpu2"]))
+    assert "is exposed otherwise (relay)" in both[0]
+    # Two views of one program, and one port of two hosts.
+    resolve(service(), service(name="two", paths=[{"path": "/a"}]))
+    resolve(service(hosts=["gpu1"]), service(namespace="b", hosts=["gpu2"]))
+
+
+def test_two_services_at_one_address_of_an_ingress() -> None:
+    def at(name: str, path: str, **more: str) -> Dict[str, Any]:
+        return service(name=name, ingress={"host": "a.b", "path": path, **more})
+
+    (line,) = mistakes(at("x", "/app"), at("y", "/app/", **{"class": "nginx"}), at("z", "/"))
+    assert line.startswith("tools/y: ingress: a.b/app/ is that of tools/x too")
+    resolve(at("x", "/", **{"class": "inside"}), at("y", "/", **{"class": "outside"}))
 
 
 def test_a_relayed_service_is_an_upstream_of_its_hosts() -> None:
@@ -204,7 +243,7 @@ def test_a_direct_service_is_a_port_for_its_networks() -> None:
 
 
 def test_the_record_lists_the_direct_services_that_answer() -> None:
-    host = resolve(service(name="r"), direct())["hosts"]["gpu1"]
+    host = resolve(service(name="r", host_port=8187), direct())["hosts"]["gpu1"]
 
     def listed(answering: Any) -> List[str]:
         made = record.host_record(host, 9443, [], {"caddy": "1"}, answering=answering)
@@ -222,7 +261,8 @@ def test_the_record_lists_the_direct_services_that_answer() -> None:
 
 
 def test_warnings() -> None:
-    plan = resolve(service(), direct(name="fast"), direct(name="all", networks=["anywhere"]))
+    open_to_all = direct(name="all", networks=["anywhere"])
+    plan = resolve(service(host_port=8187), direct(name="fast"), open_to_all)
     everybody, some = services.warnings(plan, {"gpu2": False})
     assert everybody.startswith("tools/all is exposed directly: requests to it have neither TLS")
     assert "Everybody may send them to port 8188 of gpu1, gpu2" in everybody
