@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils import marks
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_data
 from ansible_collections.tether.fleet.plugins.plugin_utils import mistakes, names, settings
 from ansible_collections.tether.fleet.plugins.plugin_utils.address import is_ip
@@ -39,6 +40,7 @@ _OF_RELAY = ("replicas", "socket", "paths", "websocket", "host_header")
 # A program of the fleet itself is reached through a model or not at all; the others are hidden from
 # the ingress, whose account sees no home and has a /tmp of its own.
 _HIDDEN = ("/run/tether/", "/var/run/", "/var/tmp/", "/run/user/")  # noqa: S108 - refused, not used
+_RESERVED = marks.RESERVED_PREFIX.strip("/")
 _LARGEST = {4: 8, 6: 16}
 
 
@@ -135,7 +137,8 @@ def warnings(plan: Mapping[str, Any], managed: Mapping[str, Any]) -> List[str]:
         text = (
             "%s is exposed directly: requests to it have neither TLS nor a token. Whoever is in"
             " %s may send them to port %d of %s, and whoever is on the way may read and change"
-            " them." % (key, who, entry["host_port"], ", ".join(entry["hosts"]))
+            " them. While the program is down, any account of the host may take the port and"
+            " get them." % (key, who, entry["host_port"], ", ".join(entry["hosts"]))
         )
         if entry["networks"] == [ANYWHERE]:
             text = text.replace("Whoever is in %s may" % who, "Everybody may")
@@ -182,6 +185,7 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
             which = "neither it nor socket is given" if not places else "and socket are both given"
             text = "%s; expected one of them, where the program listens" % which
             yield Mistake(label, "host_port", text)
+        yield from _check_reserved(service, label)
     yield from _check_socket(service.get("socket"), label)
     if isinstance(service.get("networks"), list):
         yield from _check_networks(service["networks"], label)
@@ -288,6 +292,19 @@ def _annotation(name: str) -> Optional[str]:
 
 def _has_ingress(service: Mapping[str, Any]) -> bool:
     return isinstance(service.get("ingress"), dict)
+
+
+def _check_reserved(service: Mapping[str, Any], label: str) -> Iterable[Mistake]:
+    """Paths that relays refuse and at which the ingress has something of its own."""
+    given = service.get("paths")
+    paths = {"health_path": service.get("health_path")}
+    for index, item in enumerate(given if isinstance(given, list) else []):
+        if isinstance(item, dict):
+            paths["paths[%d].path" % index] = item.get("path")
+    for key, path in paths.items():
+        if isinstance(path, str) and _RESERVED in path.lower():
+            text = "%s has %s in it, which is the collection's own; expected another path"
+            yield Mistake(label, key, text % (path, _RESERVED))
 
 
 def _check_socket(path: Any, label: str) -> Iterable[Mistake]:

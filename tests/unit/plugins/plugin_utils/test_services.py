@@ -81,6 +81,8 @@ WRONG = [
     (service(health_path="health"), "in its shortest form"),
     (service(health_status=403), "other than 401 and 403"),
     (service(health_status=500), "from 200 to 499"),
+    (service(paths=[{"path": "/"}, {"path": "/.Tether/x"}]), "paths[1].path: /.Tether/x has"),
+    (service(health_path="/.tether/metrics"), "health_path: /.tether/metrics has .tether in it"),
     (service(port=9464), "port: 9464 is the port of the Service's metrics"),
     (service(networks=["10.0.0.0/24"]), "is for expose: direct"),
     (service(websocket="yes"), "expected true or false"),
@@ -267,5 +269,6 @@ def test_warnings() -> None:
     assert everybody.startswith("tools/all is exposed directly: requests to it have neither TLS")
     assert "Everybody may send them to port 8188 of gpu1, gpu2" in everybody
     assert "Whoever is in 10.0.0.0/24 may send them" in some
+    assert "While the program is down, any account of the host may take the port" in some
     assert "On gpu2 the firewall is not the collection's" in some
     assert services.warnings(resolve(service()), {}) == []

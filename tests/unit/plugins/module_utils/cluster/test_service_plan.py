@@ -19,6 +19,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     registration,
     relay,
     service_objects,
+    survey,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
@@ -109,6 +110,19 @@ def test_a_direct_service_needs_no_token() -> None:
     seen = observed(offer(direct()))
     del seen["ours"][("Secret", "f", "token-team-a")]
     assert relay.plan(desired(models=[direct()]), seen).facts["verdicts"]["team-a/art"].ready
+
+
+def test_a_direct_service_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's summary must not say that it answered."""
+    there = objects_of(plan(direct()))
+    seen = observed(offering(port=8188), *there)
+    monkeypatch.setattr(relay, "observe", lambda _client, _desired: seen)
+    wanted = desired(models=[direct()])
+    options = dict(wanted, models=[direct()], ca_certificate=wanted["ca"], namespaces=[])
+    options.update(host_wait=60, max_body=1 << 20, drain_timeout=60, probe_timeout=1)
+    found = survey.survey(None, options)  # type: ignore[arg-type]
+    assert (found["differs"], found["asked"]) == ("", [])
+    assert found["models"]["team-a/art"]["state"] == "served"
 
 
 def test_who_drains_leaves_the_slice() -> None:
