@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
 
@@ -62,7 +62,7 @@ def _ingress_mistakes(ingress: Any) -> List[str]:
     if not isinstance(ingress, dict):
         return ["ingress is not a mapping"]
     wrong = []
-    checks = (
+    checks: Tuple[Tuple[str, Callable[[str], Any]], ...] = (
         ("host", _HOST.fullmatch),
         ("path", forms.is_path),
         ("class", _NAME.fullmatch),
