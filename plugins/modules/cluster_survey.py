@@ -115,6 +115,13 @@ blocked:
   description: By model, why it will not be served whatever is done on its hosts; warned of as well.
   returned: success
   type: dict
+asked:
+  description:
+    - The models that were asked whether they answer. None is while something differs; one that
+      drains, and a service that is exposed directly, never is.
+  returned: success
+  type: list
+  elements: str
 draining:
   description:
     - Hosts that relays leave alone, with the time since when; warned of as well. One that drains

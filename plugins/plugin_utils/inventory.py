@@ -15,7 +15,6 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, 
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     balancing,
-    clients,
     envoy_data,
     envoy_metrics,
     forms,
@@ -135,15 +134,16 @@ def resolve(
             if entry["parallel"] is None:
                 # Where the catalogue does not know, relays have no limit.
                 entry["parallel"] = engine.parallel([_text(item) for item in entry["args"]]) or 0
-            for key in settings.CLIENTS:
-                entry[key] = entry[key] or (fleet.settings or {}).get("fleet_" + key)
-            entries.append(entry)
+            entries.append(_with_clients(entry, fleet))
     others, service_mistakes = services.check(
         satellites,
         lambda service, label: _check_place(service, label, groups, members, fleet),
         lambda texts: _chosen(texts, groups, members),
     )
     found += service_mistakes
+    others = [
+        _with_clients(entry, fleet) if entry["expose"] == "relay" else entry for entry in others
+    ]
     found += _check_duplicates(models + (satellites if isinstance(satellites, list) else []))
     found += _check_together(entries, catalogue)
     found += _check_guarded(entries, hosts)
@@ -159,6 +159,15 @@ def resolve(
     }
     plan = fleet_plan.build(entries, members, addresses, catalogue, header, pinned or {})
     return services.add(plan, others)
+
+
+def _with_clients(entry: Dict[str, Any], fleet: Fleet) -> Dict[str, Any]:
+    """A sound entry whose relays let in whom the fleet lets in, where it says nothing itself."""
+    general = fleet.settings or {}
+    return {
+        **entry,
+        **{key: entry[key] or general.get("fleet_" + key) for key in settings.CLIENTS},
+    }
 
 
 def _check_fleet(fleet: Fleet) -> List[Mistake]:
@@ -279,13 +288,8 @@ def _check_model(
     skip = set(wrong)
     found = _check_place(model, label, groups, members, fleet)
     if "port" not in skip and model.get("port") == envoy_data.METRICS_PORT:
-        text = "%d is the port of the Service's metrics; choose another" % envoy_data.METRICS_PORT
-        found.append(Mistake(label, "port", text))
-    for key in settings.CLIENTS:
-        if key in model and key not in skip:
-            found += [
-                Mistake(label, key + place, text) for place, text in clients.mistakes(model[key])
-            ]
+        found.append(Mistake(label, "port", services.METRICS_PORT))
+    found += [item for item in settings.check_clients(model, label) if item.root not in skip]
     if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
     if model.get("adopt_from") and model.get("adopt", False) is False:

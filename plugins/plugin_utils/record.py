@@ -27,9 +27,16 @@ def host_record(
     """
     states = daemons or {}
     relayed, direct = host.get("services") or [], host.get("direct") or []
-    services = [{"namespace": one["namespace"], "name": one["model"]} for one in relayed]
+    services: List[Dict[str, Any]] = [
+        {"namespace": one["namespace"], "name": one["model"], "expose": "relay"} for one in relayed
+    ]
     services += [
-        {"namespace": one["namespace"], "name": one["name"]}
+        {
+            "namespace": one["namespace"],
+            "name": one["name"],
+            "expose": "direct",
+            "port": one["port"],
+        }
         for one in direct
         if answering is None or names.model_key(one["namespace"], one["name"]) in answering
     ]

@@ -12,11 +12,15 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from ansible_collections.tether.fleet.plugins.plugin_utils import mistakes, names
+from ansible_collections.tether.fleet.plugins.module_utils import marks
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_data
+from ansible_collections.tether.fleet.plugins.plugin_utils import mistakes, names, settings
 from ansible_collections.tether.fleet.plugins.plugin_utils.address import is_ip
 from ansible_collections.tether.fleet.plugins.plugin_utils.mistakes import Mistake
 
 SOURCE = "fleet_services"
+# A model's port, or that of a service with relays, that is none.
+METRICS_PORT = "%d is the port of the Service's metrics; choose another" % envoy_data.METRICS_PORT
 SCHEMA = "services_schema.yml"
 ANYWHERE = "anywhere"
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -31,11 +35,12 @@ _DEFAULTS: Dict[str, Any] = {
 # The order in which a plan shows them.
 _KEYS = ["name", "namespace", "expose", "hosts", "port", "replicas", "host_port", "socket"]
 _KEYS += ["paths", "websocket", "host_header", "health_path", "health_status", "networks"]
-_KEYS += ["ingress"]
+_KEYS += ["ingress", *settings.CLIENTS]
 _OF_RELAY = ("replicas", "socket", "paths", "websocket", "host_header")
 # A program of the fleet itself is reached through a model or not at all; the others are hidden from
 # the ingress, whose account sees no home and has a /tmp of its own.
 _HIDDEN = ("/run/tether/", "/var/run/", "/var/tmp/", "/run/user/")  # noqa: S108 - refused, not used
+_RESERVED = marks.RESERVED_PREFIX.strip("/")
 _LARGEST = {4: 8, 6: 16}
 
 
@@ -77,30 +82,10 @@ def check_together(
     ingress_port: Any,
 ) -> List[Mistake]:
     """Conflicts of sound services with models, hosts and the ingress."""
-    engines = {
-        (host, model["engine_port"]): names.model_key(model["namespace"], model["name"])
-        for model in models
-        for host in model["hosts"]
-        if model["engine_port"] is not None
-    }
-    found: List[Mistake] = []
+    found = _check_places(entries, models, ingress_port) + _check_rules(entries)
     for entry in entries:
-        key, port = names.model_key(entry["namespace"], entry["name"]), entry["host_port"]
-        if port is not None and port == ingress_port:
-            found.append(Mistake(key, "host_port", "%d is the ingress's own port" % port))
-        found += [
-            # Else whoever may name services reaches another namespace's engine.
-            Mistake(
-                key,
-                "host_port",
-                "%d on %s is the port of %s's engine; expected the port of a program that the"
-                " collection does not run" % (port, host, engines[host, port]),
-            )
-            for host in entry["hosts"]
-            if (host, port) in engines
-        ]
         if entry["expose"] == "direct":
-            found += _check_addresses(entry, key, addresses)
+            found += _check_addresses(entry, _key(entry), addresses)
     return found
 
 
@@ -152,7 +137,8 @@ def warnings(plan: Mapping[str, Any], managed: Mapping[str, Any]) -> List[str]:
         text = (
             "%s is exposed directly: requests to it have neither TLS nor a token. Whoever is in"
             " %s may send them to port %d of %s, and whoever is on the way may read and change"
-            " them." % (key, who, entry["host_port"], ", ".join(entry["hosts"]))
+            " them. While the program is down, any account of the host may take the port and"
+            " get them." % (key, who, entry["host_port"], ", ".join(entry["hosts"]))
         )
         if entry["networks"] == [ANYWHERE]:
             text = text.replace("Whoever is in %s may" % who, "Everybody may")
@@ -175,6 +161,10 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
             if key in service:
                 text = "is for expose: relay; remove it, or expose the service by relay"
                 yield Mistake(label, key, text)
+        for key in settings.CLIENTS:
+            if key in service:
+                text = "is for expose: relay; remove it: who may connect is in networks"
+                yield Mistake(label, key, text)
         if service.get("host_port") is None:
             text = "is missing; expected the port that the program listens on"
             yield Mistake(label, "host_port", text)
@@ -182,6 +172,9 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
             text = "is missing; expected the networks that may connect, or [anywhere]"
             yield Mistake(label, "networks", text)
     else:
+        if service.get("port") == envoy_data.METRICS_PORT:
+            yield Mistake(label, "port", METRICS_PORT)
+        yield from settings.check_clients(service, label)
         if "networks" in service:
             text = (
                 "is for expose: direct; remove it: who may reach the ingress is in"
@@ -192,18 +185,126 @@ def _check_one(service: Dict[str, Any], label: str) -> Iterable[Mistake]:
             which = "neither it nor socket is given" if not places else "and socket are both given"
             text = "%s; expected one of them, where the program listens" % which
             yield Mistake(label, "host_port", text)
+        yield from _check_reserved(service, label)
     yield from _check_socket(service.get("socket"), label)
     if isinstance(service.get("networks"), list):
         yield from _check_networks(service["networks"], label)
     notes = service.get("ingress", {}).get("annotations") if _has_ingress(service) else None
     for name in notes if isinstance(notes, dict) else ():
-        if str(name).startswith("tether.fleet/"):
-            text = "%s is the collection's own; expected annotations of others" % name
-            yield Mistake(label, "ingress.annotations", text)
+        reason = _annotation(str(name))
+        if reason:
+            yield Mistake(label, "ingress.annotations", reason)
+
+
+def _key(entry: Mapping[str, Any]) -> str:
+    return names.model_key(entry["namespace"], entry["name"])
+
+
+def _check_places(
+    entries: List[Dict[str, Any]], models: List[Dict[str, Any]], ingress_port: Any
+) -> List[Mistake]:
+    """Where programs listen: whoever may name services must not reach what is another's."""
+    taken = {
+        (host, model[option]): "the %s of %s" % (option, _key(model))
+        for model in models
+        for host in model["hosts"]
+        for option in ("engine_port", "local_port")
+        if model.get(option) is not None
+    }
+    found: List[Mistake] = []
+    first: Dict[Tuple[str, Any], Dict[str, Any]] = {}
+    for entry in entries:
+        option = "host_port" if entry["host_port"] is not None else "socket"
+        place = entry[option]
+        if place == ingress_port:
+            text = "%d is the ingress's own port" % place
+            found.append(Mistake(_key(entry), option, text))
+        for host in entry["hosts"]:
+            if (host, place) in taken:
+                text = (
+                    "%s on %s is %s; expected the port of a program that the collection does not"
+                    " run" % (place, host, taken[host, place])
+                )
+                found.append(Mistake(_key(entry), option, text))
+            other = first.setdefault((host, place), entry)
+            why = _not_together(entry, other)
+            if why:
+                text = "%s on %s is that of %s too, which %s; expected a program of its own" % (
+                    place,
+                    host,
+                    _key(other),
+                    why,
+                )
+                found.append(Mistake(_key(entry), option, text))
+    return found
+
+
+def _not_together(entry: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Why two services cannot be one program's; empty where they can.
+
+    Two of one namespace may be: whoever may reach one may as well name the other, for instance
+    with other paths or clients. Of two ways the open port would undo what the relays keep.
+    """
+    if entry["namespace"] != other["namespace"]:
+        return "is in another namespace"
+    if entry["expose"] != other["expose"]:
+        return "is exposed otherwise (%s)" % other["expose"]
+    return ""
+
+
+def _check_rules(entries: List[Dict[str, Any]]) -> List[Mistake]:
+    """Two Ingresses for one address: which of them a controller takes is chance."""
+    found: List[Mistake] = []
+    seen: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+    for entry in entries:
+        rule = entry["ingress"]
+        if rule is None:
+            continue
+        earlier = seen.setdefault((rule["host"], rule["path"].rstrip("/")), [])
+        for other in earlier:
+            classes = rule.get("class"), other["ingress"].get("class")
+            # Two controllers may each have one.
+            if None in classes or classes[0] == classes[1]:
+                text = "%s%s is that of %s too; give one of them another host, path or class" % (
+                    rule["host"],
+                    rule["path"],
+                    _key(other),
+                )
+                found.append(Mistake(_key(entry), "ingress", text))
+                break
+        earlier.append(entry)
+    return found
+
+
+def _annotation(name: str) -> Optional[str]:
+    """Why an annotation cannot be given, or None."""
+    if name.startswith("tether.fleet/"):
+        return "%s is the collection's own; expected annotations of others" % name
+    if name.startswith("kubectl.kubernetes.io/"):
+        return "%s is kubectl's own; expected annotations of others" % name
+    if name.endswith(("-snippet", "-snippets")):
+        return (
+            "%s puts text into the Ingress controller's own configuration, which serves other"
+            " namespaces too; expected annotations without it" % name
+        )
+    return None
 
 
 def _has_ingress(service: Mapping[str, Any]) -> bool:
     return isinstance(service.get("ingress"), dict)
+
+
+def _check_reserved(service: Mapping[str, Any], label: str) -> Iterable[Mistake]:
+    """Paths that relays refuse and at which the ingress has something of its own."""
+    given = service.get("paths")
+    paths = {"health_path": service.get("health_path")}
+    for index, item in enumerate(given if isinstance(given, list) else []):
+        if isinstance(item, dict):
+            paths["paths[%d].path" % index] = item.get("path")
+    for key, path in paths.items():
+        if isinstance(path, str) and _RESERVED in path.lower():
+            text = "%s has %s in it, which is the collection's own; expected another path"
+            yield Mistake(label, key, text % (path, _RESERVED))
 
 
 def _check_socket(path: Any, label: str) -> Iterable[Mistake]:

@@ -33,7 +33,7 @@ NUMBERS = {
     "relay_drain_timeout": (20, 7200),
 }
 BOOLEANS = ("fleet_create_namespaces", "fleet_drain_restarts")
-# Keys of a model; the fleet's variables have them behind fleet_.
+# Keys of a model or a service; the fleet's variables have them behind fleet_.
 CLIENTS = ("clients", "metrics_clients")
 OF_CLUSTER = (
     "relay_image",
@@ -134,6 +134,16 @@ def check(
                 said.add((where, item))
                 found.append(Mistake(where, *item))
     return found
+
+
+def check_clients(entry: Mapping[str, Any], label: str) -> List[Mistake]:
+    """What is wrong with the clients of a model or a service, its shape aside."""
+    return [
+        Mistake(label, key + place, text)
+        for key in CLIENTS
+        if key in entry
+        for place, text in clients.mistakes(entry[key])
+    ]
 
 
 def of_ansible(read: Callable[[str], Any]) -> List[Mistake]:

@@ -142,11 +142,12 @@ class Run:
         elif noun == "relay" and isinstance(result.get("models"), Mapping):
             changes = self._read_relay(result, changes)
         elif noun == "cluster_survey" and result.get("differs") == "":
-            # Nothing differs and every model answered: nobody asks them again in this run.
+            # Nothing differs and every model that was asked answered: nobody asks them again in
+            # this run.
+            asked = result.get("asked") or []
             for key, said in (result.get("models") or {}).items():
                 model = self._model(key, result)
-                asked = said.get("state") != "drained"
-                model.relay, model.probe = dict(said), {"ok": True} if asked else {}
+                model.relay, model.probe = dict(said), {"ok": True} if key in asked else {}
         elif noun == "relay_probe" and isinstance(result.get("models"), Mapping):
             for key, answer in result["models"].items():
                 self._model(key, result).probe = dict(answer)

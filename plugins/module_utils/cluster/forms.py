@@ -19,12 +19,18 @@ HOST = "a name of lower-case letters, digits, - and ."
 
 _DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_PATH = re.compile(r"/[A-Za-z0-9/_.~-]*")
 _SUBDOMAIN = re.compile(r"%s(\.%s)*" % (_LABEL, _LABEL))
 
 
 def is_pinned(image: str) -> bool:
     """Whether an image is pinned by its digest: a tag may be another image tomorrow."""
     return bool(_DIGEST.fullmatch(image))
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is a path that needs no escape anywhere it is written down."""
+    return bool(_PATH.fullmatch(text))
 
 
 def is_subdomain(text: str) -> bool:

@@ -68,12 +68,27 @@ def problems(record: Any) -> List[str]:
                     found.append("engines[%d].%s is missing or not a text" % (index, key))
     # Only hosts of services have them.
     services = record.get("services", [])
-    if not isinstance(services, list) or not all(
-        isinstance(one, dict)
-        and all(isinstance(one.get(key), str) for key in ("namespace", "name"))
-        for one in services
-    ):
-        found.append("services is not a list of namespaces and names")
+    if not isinstance(services, list):
+        return [*found, "services is not a list"]
+    for index, service in enumerate(services):
+        found += ["services[%d]%s" % (index, text) for text in _service_problems(service)]
+    return found
+
+
+def _service_problems(service: Any) -> List[str]:
+    """How it is exposed is part of it: an entry of before must not stand for one of now."""
+    if not isinstance(service, dict):
+        return [" is not a mapping"]
+    found = [
+        ".%s is missing or not a text" % key
+        for key in ("namespace", "name")
+        if not isinstance(service.get(key), str)
+    ]
+    port = service.get("port")
+    if service.get("expose") not in ("relay", "direct"):
+        found.append(".expose is neither relay nor direct")
+    elif service["expose"] == "direct" and (not isinstance(port, int) or isinstance(port, bool)):
+        found.append(".port is missing or not a number")
     return found
 
 

@@ -168,7 +168,10 @@ def read_models(
     for index, entry in enumerate(entries):
         name, namespace = str(entry.get("name")), str(entry.get("namespace"))
         key = "%s/%s" % (namespace, name)
-        label = "model %s" % key if entry.get("name") else "models[%d]" % index
+        service, mistakes = services.read(entry)
+        kind = "model" if service is None else services.KIND
+        label = "%s %s" % (kind, key) if entry.get("name") else "models[%d]" % index
+        wrong += ["%s: %s" % (label, text) for text in mistakes]
         if not _LABEL.fullmatch(name) or len(name) > 50:
             wrong.append("%s: name is not a DNS label of at most 50 characters" % label)
         if not _NAMESPACE.fullmatch(namespace) or len(namespace) > 63:
@@ -190,14 +193,15 @@ def read_models(
                 wrong.append("%s: %s is not a number from 1 to %d" % (label, option, highest))
                 value = default
             numbers[option] = value
-        if numbers["port"] == envoy_data.METRICS_PORT:
+        direct = service is not None and service.direct
+        if numbers["port"] == envoy_data.METRICS_PORT and not direct:
             wrong.append("%s: port is that of its metrics" % label)
         for option in ("clients", "metrics_clients"):
             if entry.get(option) is not None:
                 for place, text in clients.mistakes(entry[option]):
                     wrong.append("%s: %s%s %s" % (label, option, place, text))
         path = entry.get("health_path") or "/health"
-        if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
+        if not isinstance(path, str) or not forms.is_path(path):
             wrong.append("%s: health_path is not a plain path" % label)
         adopt, adopt_from = entry.get("adopt", False), entry.get("adopt_from") or []
         if not isinstance(adopt, bool):
@@ -205,7 +209,6 @@ def read_models(
         if not isinstance(adopt_from, list) or not all(isinstance(one, str) for one in adopt_from):
             wrong.append("%s: adopt_from is not a list of names" % label)
         spread, mistakes = balancing.read(entry, numbers["replicas"])
-        service, mistakes = services.read(entry)
         wrong += ["%s: %s" % (label, text) for text in mistakes]
         if key in models:
             wrong.append("%s: given twice" % label)
@@ -231,7 +234,7 @@ def read_models(
             "models",
             "; ".join(wrong),
             "entries of a validated plan",
-            "Correct what is named in fleet_models",
+            "Correct what is named: models in fleet_models, services in fleet_services",
         )
     return [models[key] for key in sorted(models)]
 
@@ -332,14 +335,18 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             token = "" if model.direct else _token(model.namespace, desired, observed)
         except Refusal as refusal:
             verdict.state, verdict.reason = "refused", str(refusal)
-            if model.direct and service_objects.direct_keys(model)[-1] in ours:
-                # Nobody is to be sent to a host that is known not to answer.
+            live = ours.get(service_objects.direct_keys(model)[-1])
+            if model.direct and live is not None and service_objects.is_direct(live):
+                # Nobody is to be sent to a host that is known not to answer. Relays that serve
+                # until the switch to direct stay.
                 nobody = replace(model, hosts=[])
                 verdict.steps = _model_steps(nobody, "", "", desired, observed, own_service=True)
             continue
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
-        hosts = [replace(one, draining=one.name in resting) for one in hosts]
+        hosts = [
+            replace(one, draining=_is_resting(model, resting.get(one.name, ""))) for one in hosts
+        ]
         monitor = "" if model.direct else observed.get("monitor", "")
         model = replace(model, hosts=hosts, monitor=monitor)
         verdict.draining = [one.name for one in hosts if one.draining]
@@ -472,6 +479,14 @@ def draining(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, str
     return {host: since for host, since in found.items() if since}
 
 
+def _is_resting(model: objects.Model, since: str) -> bool:
+    """Whether a host is to get no request.
+
+    A restart is one of the ingress or of engines: a direct service is reached past both.
+    """
+    return bool(since) and not (model.direct and registration.is_restarting(since))
+
+
 def _host_items(
     desired: Dict[str, Any], observed: Dict[str, Any]
 ) -> Iterator[Tuple[str, Dict[str, Any]]]:
@@ -550,13 +565,9 @@ def check_record(
 ) -> Optional[str]:
     """Why a host may not serve a model by its record, or None. Pure."""
     if model.service is not None:
-        if not _offers(record, model):
-            return (
-                "when it was asked, port %d did not answer as declared; start the service there,"
-                " then run again" % model.service.host_port
-                if model.direct
-                else "its registration record lists no such service; run its registration"
-            )
+        reason = _not_offered(record, model.service, model)
+        if reason:
+            return reason
     elif not any(
         (item["namespace"], item["model"]) == (model.namespace, model.name)
         for item in record["engines"]
@@ -573,12 +584,29 @@ def check_record(
     return None
 
 
-def _offers(record: Dict[str, Any], model: objects.Model) -> bool:
-    """Whether a host's record lists a service."""
-    return any(
-        (item["namespace"], item["name"]) == (model.namespace, model.name)
+def _not_offered(
+    record: Dict[str, Any], service: services.Service, model: objects.Model
+) -> Optional[str]:
+    """Why a host's record does not speak for a service, or None."""
+    listed = [
+        (item["expose"], item.get("port", 0))
         for item in record.get("services") or []
-    )
+        if (item["namespace"], item["name"]) == (model.namespace, model.name)
+    ]
+    wanted = ("direct", service.host_port) if service.direct else ("relay", 0)
+    if wanted in listed:
+        return None
+    if listed:
+        return (
+            "its registration record lists the service as it was declared before; run its"
+            " registration"
+        )
+    if service.direct:
+        return (
+            "when it was asked, port %d did not answer as declared; start the service there,"
+            " then run again" % service.host_port
+        )
+    return "its registration record lists no such service; run its registration"
 
 
 def _token(namespace: str, desired: Dict[str, Any], observed: Dict[str, Any]) -> str:
@@ -609,6 +637,8 @@ def _model_steps(
         live = observed["ours"].get(_key(item))
         if item["kind"] == "Service" and not own_service:
             continue
+        if live is not None:
+            service_objects.keep_family(item, live)
         if live is not None and _is_other_kind(item, live):
             # The slices of the former selector, or its pods, go with the Service.
             steps.append(step("remove", None, live, model.key))
@@ -647,7 +677,10 @@ def _objects(
 def _is_other_kind(wanted: Dict[str, Any], live: Dict[str, Any]) -> bool:
     """Whether an object cannot become what is wanted: with relays or without, and IPv4 or IPv6."""
     if wanted["kind"] == "Service":
-        return bool(wanted["spec"].get("selector")) != bool(live["spec"].get("selector"))
+        if wanted["spec"].get("selector"):
+            return service_objects.is_direct(live)
+        # Somebody's selector on a direct one stays through an apply, and sends requests elsewhere.
+        return not service_objects.is_direct(live) or bool(live["spec"].get("selector"))
     return bool(wanted.get("addressType") != live.get("addressType"))
 
 

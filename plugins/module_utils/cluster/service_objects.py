@@ -17,7 +17,7 @@ Key = Tuple[str, str, str]
 
 # Beyond those of relays. They are asked for only where some object says that there is one.
 KINDS = ("EndpointSlice", "Ingress")
-_DIRECT = "direct"
+_RELAY, _DIRECT = "relay", "direct"
 
 
 def direct_objects(model: objects.Model, fleet: str) -> List[Dict[str, Any]]:
@@ -113,6 +113,22 @@ def kinds_there(wanted: Iterable[objects.Model], ours: Iterable[Dict[str, Any]])
     return [kind for kind in KINDS if kind in found]
 
 
+def is_direct(service: Dict[str, Any]) -> bool:
+    """How one of the fleet's Services is exposed: by the label that it was made with.
+
+    Whether it has a selector says so only where somebody took that label away: the selector of a
+    relayed one, taken away alone, is mended, for a Service made anew has another address.
+    """
+    mark = (service["metadata"].get("labels") or {}).get(labels.COMPONENT)
+    return mark == _DIRECT if mark in (_RELAY, _DIRECT) else not service["spec"].get("selector")
+
+
+def keep_family(item: Dict[str, Any], live: Dict[str, Any]) -> None:
+    """A slice of nobody stays of the kind that it is, IPv4 or IPv6: no address says another."""
+    if item["kind"] == "EndpointSlice" and not item["endpoints"]:
+        item["addressType"] = live.get("addressType")
+
+
 def selector(kind: str, fleet: str) -> str:
     """What lists the fleet's objects of one of ``KINDS``.
 
@@ -164,4 +180,4 @@ def _object(model: objects.Model, fleet: str, api: str, kind: str, **rest: Any) 
 
 
 def _component(model: objects.Model) -> str:
-    return _DIRECT if model.service and model.service.direct else "relay"
+    return _DIRECT if model.service and model.service.direct else _RELAY

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
 
 KIND = "service"
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_PATH = re.compile(r"/[A-Za-z0-9/_.~-]*")
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,17 @@ def _ingress_mistakes(ingress: Any) -> List[str]:
     if not isinstance(ingress, dict):
         return ["ingress is not a mapping"]
     wrong = []
-    for key, form in (("host", _HOST), ("path", _PATH), ("class", _NAME), ("tls_secret", _NAME)):
+    checks: Tuple[Tuple[str, Callable[[str], Any]], ...] = (
+        ("host", _HOST.fullmatch),
+        ("path", forms.is_path),
+        ("class", _NAME.fullmatch),
+        ("tls_secret", _NAME.fullmatch),
+    )
+    for key, is_sound in checks:
         value = ingress.get(key)
         if value is None and key != "host":
             continue
-        if not isinstance(value, str) or not form.fullmatch(value):
+        if not isinstance(value, str) or not is_sound(value):
             wrong.append("ingress.%s is not of the form that Kubernetes takes" % key)
     notes = ingress.get("annotations") or {}
     if not isinstance(notes, dict) or not all(isinstance(text, str) for text in notes.values()):

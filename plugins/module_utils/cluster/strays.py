@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Set, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
 
 KIND = "EndpointSlice"
 
-_SERVICE = "kubernetes.io/service-name"
-_KEEPER = "endpointslice.kubernetes.io/managed-by"
 # Kubernetes' own controllers, as of 1.34: one follows selectors, one copies Endpoints objects.
 _OF_SELECTORS = "endpointslice-controller.k8s.io"
 _MIRROR = "endpointslicemirroring-controller.k8s.io"
@@ -26,11 +25,11 @@ def look_up(client: Client, places: Set[Place]) -> Dict[Place, List[Dict[str, An
     """Such slices of Services by (namespace, name), with one request; their metadata alone."""
     if not places:
         return {}
-    selector = "%s,%s!=%s" % (_SERVICE, _KEEPER, _OF_SELECTORS)
+    selector = "%s,%s!=%s" % (labels.SLICE_SERVICE, labels.SLICE_MANAGER, _OF_SELECTORS)
     found: Dict[Place, List[Dict[str, Any]]] = {}
     for item in client.list(KIND, selector, metadata_only=True):
         meta = item["metadata"]
-        place = meta["namespace"], meta["labels"][_SERVICE]
+        place = meta["namespace"], meta["labels"][labels.SLICE_SERVICE]
         if place in places:
             found.setdefault(place, []).append(item)
     return found
@@ -43,8 +42,8 @@ def reason(item: Dict[str, Any], owner: str) -> str:
     """
     meta = item["metadata"]
     place, marks = meta["namespace"], meta.get("labels") or {}
-    service = marks.get(_SERVICE)
-    if marks.get(_KEEPER) == _MIRROR:
+    service = marks.get(labels.SLICE_SERVICE)
+    if marks.get(labels.SLICE_MANAGER) == _MIRROR:
         reason = (
             "EndpointSlice %s/%s exists and mirrors an Endpoints object. It sends requests for"
             " Service %s elsewhere, whatever that Service's selector says: remove that object"
@@ -55,6 +54,6 @@ def reason(item: Dict[str, Any], owner: str) -> str:
             "EndpointSlice %s/%s exists and is not Kubernetes' own (%s). It sends requests for"
             " Service %s elsewhere, whatever that Service's selector says: remove it (kubectl"
             " delete endpointslice %s -n %s), or take its label %s off"
-            % (place, meta["name"], owner, service, meta["name"], place, _SERVICE)
+            % (place, meta["name"], owner, service, meta["name"], place, labels.SLICE_SERVICE)
         )
     return reason

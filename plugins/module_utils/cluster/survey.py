@@ -32,7 +32,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
         "tokens": {namespace: {"current": sha256}}, "blocked": by model, why it will not be
         served whatever is done on its hosts, "draining": by host, since when, but
         for those that drain for a restart alone; "registered": the hosts that have a record,
-        "told": what is no failure}``
+        "told": what is no failure, "asked": the models that were asked whether they answer}``
     """
     desired = relay.wishes(options, [], check_mode=False)
     observed = relay.observe(client, desired)
@@ -43,6 +43,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
         "records": _records(desired, observed),
         "tokens": _digests(desired, observed),
         "blocked": {},
+        "asked": [],
         "draining": {
             host: since for host, since in resting.items() if not registration.is_restarting(since)
         },
@@ -71,6 +72,7 @@ def survey(client: Client, options: Dict[str, Any]) -> Dict[str, Any]:
             for model in desired["models"]
             if verdicts[model.key].state != "drained" and not model.direct
         ]
+        result["asked"] = sorted(model.key for model in asked)
         answers = probe.probe_all(client, asked, options["probe_timeout"])
         reasons = ["%s: %s" % (key, one["reason"]) for key, one in answers.items() if not one["ok"]]
     return dict(result, differs="; ".join(reasons))

@@ -81,6 +81,9 @@ WRONG = [
     (service(health_path="health"), "in its shortest form"),
     (service(health_status=403), "other than 401 and 403"),
     (service(health_status=500), "from 200 to 499"),
+    (service(paths=[{"path": "/"}, {"path": "/.Tether/x"}]), "paths[1].path: /.Tether/x has"),
+    (service(health_path="/.tether/metrics"), "health_path: /.tether/metrics has .tether in it"),
+    (service(port=9464), "port: 9464 is the port of the Service's metrics"),
     (service(networks=["10.0.0.0/24"]), "is for expose: direct"),
     (service(websocket="yes"), "expected true or false"),
     (direct(networks=None), "networks: is missing"),
@@ -92,6 +95,12 @@ WRONG = [
     (direct(networks=["0.0.0.0/1", "128.0.0.0/1"]), "larger than /8"),
     (direct(paths=[{"path": "/"}]), "is for expose: relay"),
     (direct(socket="/run/art/a"), "is for expose: relay"),
+    (direct(clients=[{"namespace": "a"}]), "who may connect is in networks"),
+    (direct(metrics_clients=[{"namespace": "a"}]), "who may connect is in networks"),
+    (service(clients=[]), "clients: is a list; expected a list of at least one client"),
+    (service(clients=[{"name": "a"}]), "clients[0].name: no such key"),
+    (service(clients=[{"namespace": "A"}]), "clients[0].namespace: is no namespace's name"),
+    (service(metrics_clients=[{}]), "metrics_clients[0]: names nobody"),
     (direct(replicas=3), "is for expose: relay"),
     (direct(hosts=["gpu1", "gpu3"]), "gpu3 is known by a DNS name"),
     (direct(hosts=["gpu1", "gpu4"]), "some IPv6 addresses"),
@@ -100,6 +109,14 @@ WRONG = [
     (service(ingress={"host": "a.b", "annotations": {"a/b/c": "d"}}), "an annotation's name"),
     (service(ingress={"host": "a.b", "annotations": {"a": True}}), "write it in quotes"),
     (service(ingress={"host": "a.b", "annotations": {"tether.fleet/x": "1"}}), "collection's own"),
+    *(
+        (service(ingress={"host": "a.b", "annotations": {name: "x"}}), words)
+        for name, words in (
+            ("kubectl.kubernetes.io/last-applied-configuration", "is kubectl's own"),
+            ("nginx.ingress.kubernetes.io/configuration-snippet", "puts text into the Ingress"),
+            ("nginx.org/server-snippets", "puts text into the Ingress"),
+        )
+    ),
     ("art", "expected a mapping with name, namespace, hosts"),
 ]
 
@@ -129,11 +146,42 @@ def test_an_engine_is_not_reached_around_its_namespace() -> None:
     engines = [
         {"namespace": "a", "name": "m", "hosts": ["gpu1"], "engine_port": 8188},
         {"namespace": "a", "name": "n", "hosts": ["gpu3"], "engine_port": 8188},
+        {"namespace": "a", "name": "o", "hosts": ["gpu1"], "local_port": 8189},
     ]
-    entries, _none = services.check([service()], lambda _entry, _label: [], lambda _hosts: ["gpu1"])
+    given = [service(), service(name="b", host_port=8189)]
+    entries, _none = services.check(given, lambda _entry, _label: [], lambda _hosts: ["gpu1"])
     found = services.check_together(entries, engines, {}, 9443)
-    assert [mistake.key for mistake in found] == ["host_port"]
-    assert "8188 on gpu1 is the port of a/m's engine" in found[0].message
+    assert [mistake.key for mistake in found] == ["host_port", "host_port"]
+    assert "8188 on gpu1 is the engine_port of a/m" in found[0].message
+    assert "8189 on gpu1 is the local_port of a/o" in found[1].message
+
+
+def test_one_program_is_one_namespaces_and_exposed_in_one_way() -> None:
+    def clashes(*given: Any) -> List[str]:
+        return [text.split(": ", 1)[1] for text in mistakes(*given)]
+
+    theirs = service(namespace="b", hosts=["gpu1"])
+    text = "8188 on gpu1 is that of tools/art too, which is in another namespace"
+    assert clashes(service(), theirs) == ["host_port: %s; expected a program of its own" % text]
+    sockets = [
+        service(host_port=None, socket="/run/a/s", namespace=namespace, hosts=["gpu1"])
+        for namespace in ("tools", "b")
+    ]
+    assert clashes(*sockets)[0].startswith("socket: /run/a/s on gpu1 is that of tools/art too")
+    both = clashes(service(), direct(name="fast", hosts=["gpu2"]))
+    assert "is exposed otherwise (relay)" in both[0]
+    # Two views of one program, and one port of two hosts.
+    resolve(service(), service(name="two", paths=[{"path": "/a"}]))
+    resolve(service(hosts=["gpu1"]), service(namespace="b", hosts=["gpu2"]))
+
+
+def test_two_services_at_one_address_of_an_ingress() -> None:
+    def at(name: str, path: str, **more: str) -> Dict[str, Any]:
+        return service(name=name, ingress={"host": "a.b", "path": path, **more})
+
+    (line,) = mistakes(at("x", "/app"), at("y", "/app/", **{"class": "nginx"}), at("z", "/"))
+    assert line.startswith("tools/y: ingress: a.b/app/ is that of tools/x too")
+    resolve(at("x", "/", **{"class": "inside"}), at("y", "/", **{"class": "outside"}))
 
 
 def test_a_relayed_service_is_an_upstream_of_its_hosts() -> None:
@@ -164,6 +212,27 @@ def test_a_socket() -> None:
     assert "reverse_proxy unix//run/art/a {" in ingress_config.render({"engines": [upstream]})
 
 
+def test_relays_of_services_let_in_whom_the_fleet_lets_in() -> None:
+    given = {"fleet_clients": [{"namespace": "a"}], "fleet_metrics_clients": [{"namespace": "m"}]}
+    others = {"relay_image": "e@sha256:" + "a" * 64, "fleet_ca_passphrase": True}
+    hosts = {host: dict(known, firewall_manage=False) for host, known in HOSTS.items()}
+    own = [{"pods": {"app": "web"}}]
+    entries = [service(), service(name="own", host_port=8189, clients=own)]
+    fleet = inventory.Fleet("demo", settings={**given, **others})
+    plan = inventory.resolve(
+        [], hosts, GROUPS, CATALOGUE, fleet, satellites=[*entries, direct(name="d", host_port=7)]
+    )
+    found = {
+        name: (entry["clients"], entry["metrics_clients"])
+        for name, entry in plan["services"].items()
+    }
+    assert found == {
+        "tools/art": (given["fleet_clients"], given["fleet_metrics_clients"]),
+        "tools/own": (own, given["fleet_metrics_clients"]),
+        "tools/d": (None, None),
+    }
+
+
 def test_a_direct_service_is_a_port_for_its_networks() -> None:
     plan = resolve(direct(), direct(name="all", host_port=8189, networks=["anywhere"]))
     host = plan["hosts"]["gpu1"]
@@ -176,7 +245,7 @@ def test_a_direct_service_is_a_port_for_its_networks() -> None:
 
 
 def test_the_record_lists_the_direct_services_that_answer() -> None:
-    host = resolve(service(name="r"), direct())["hosts"]["gpu1"]
+    host = resolve(service(name="r", host_port=8187), direct())["hosts"]["gpu1"]
 
     def listed(answering: Any) -> List[str]:
         made = record.host_record(host, 9443, [], {"caddy": "1"}, answering=answering)
@@ -184,15 +253,22 @@ def test_the_record_lists_the_direct_services_that_answer() -> None:
 
     assert listed(None) == listed(["tools/art"]) == ["r", "art"]
     assert listed([]) == ["r"]
+    made = record.host_record(host, 9443, [], {"caddy": "1"})["services"]
+    assert [(item["expose"], item.get("port")) for item in made] == [
+        ("relay", None),
+        ("direct", 8188),
+    ]
     bare = resolve(service())["hosts"]["gpu3"]
     assert "services" not in record.host_record(bare, 9443, [], {"caddy": "1"})
 
 
 def test_warnings() -> None:
-    plan = resolve(service(), direct(name="fast"), direct(name="all", networks=["anywhere"]))
+    open_to_all = direct(name="all", networks=["anywhere"])
+    plan = resolve(service(host_port=8187), direct(name="fast"), open_to_all)
     everybody, some = services.warnings(plan, {"gpu2": False})
     assert everybody.startswith("tools/all is exposed directly: requests to it have neither TLS")
     assert "Everybody may send them to port 8188 of gpu1, gpu2" in everybody
     assert "Whoever is in 10.0.0.0/24 may send them" in some
+    assert "While the program is down, any account of the host may take the port" in some
     assert "On gpu2 the firewall is not the collection's" in some
     assert services.warnings(resolve(service()), {}) == []

@@ -150,9 +150,14 @@ def test_a_survey_that_finds_no_difference_has_asked_the_models() -> None:
     survey = "tether.fleet.cluster_survey"
     said = {"team-a/tiny": {"state": "served", "reason": "", "hosts": {}, "changes": []}}
     one = run()
-    one.ok("cluster", "Ask", survey, {"differs": "", "models": said})
+    one.ok("cluster", "Ask", survey, {"differs": "", "models": said, "asked": list(said)})
     model = one.finish(set())["models"]["team-a/tiny"]
     assert (model["state"], model["answers"]) == ("served", True)
+    # As of a service that is exposed directly.
+    one = run()
+    one.ok("cluster", "Ask", survey, {"differs": "", "models": said, "asked": []})
+    model = one.finish(set())["models"]["team-a/tiny"]
+    assert (model["state"], model["answers"]) == ("served", None)
     # What differs is only planned there: the relay role says what became of it.
     one = run()
     one.ok("cluster", "Ask", survey, {"differs": "create Service", "models": said})
@@ -165,7 +170,8 @@ def answered(check_mode: bool = False) -> Run:
     one = Run("site.yml", check_mode)
     one.ok("gpu1", "Check", "tether.fleet.validate", {"plan": PLAN})
     models = {"team-a/tiny": said, "team-b/lone": said}
-    one.ok("cluster", "Ask", "tether.fleet.cluster_survey", {"differs": "", "models": models})
+    found = {"differs": "", "models": models, "asked": list(models)}
+    one.ok("cluster", "Ask", "tether.fleet.cluster_survey", found)
     return one
 
 

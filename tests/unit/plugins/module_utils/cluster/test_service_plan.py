@@ -19,6 +19,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     registration,
     relay,
     service_objects,
+    survey,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
@@ -36,13 +37,19 @@ def direct(**more: Any) -> Dict[str, Any]:
     return entry(expose="direct", host_port=8188, port=8000, **more)
 
 
-def offering(**more: Any) -> Dict[str, Any]:
-    known = record(services=[{"namespace": "team-a", "name": "art"}], **more)
-    return registration.record_object(known, "demo", "f")
+def offering(since: str = "", **more: Any) -> Dict[str, Any]:
+    """The record of a host with the service; it is direct where a port is given."""
+    told = {"expose": "direct" if "port" in more else "relay", **more}
+    known = record(services=[{"namespace": "team-a", "name": "art", **told}])
+    return registration.record_object(known, "demo", "f", since)
+
+
+def offer(wanted: Dict[str, Any]) -> Dict[str, Any]:
+    return offering(**({"port": 8188} if wanted.get("expose") == "direct" else {}))
 
 
 def plan(wanted: Dict[str, Any], *items: Dict[str, Any], **more: Any) -> Any:
-    return relay.plan(desired(models=[wanted], **more), observed(offering(), *items))
+    return relay.plan(desired(models=[wanted], **more), observed(offer(wanted), *items))
 
 
 def changes(made: Any) -> List[str]:
@@ -92,20 +99,83 @@ def test_a_direct_service_has_no_relays() -> None:
     assert made.facts["verdicts"]["team-a/art"].ready
 
 
+def test_relays_of_a_service_let_in_its_clients() -> None:
+    policy = by_kind(plan(entry(clients=[{"namespace": "team-b"}])), "NetworkPolicy")
+    peers = [rule.get("from") for rule in policy["spec"]["ingress"]]
+    team_b = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team-b"}}}]
+    assert peers == [team_b, team_b, None]
+
+
 def test_a_direct_service_needs_no_token() -> None:
-    seen = observed(offering())
+    seen = observed(offer(direct()))
     del seen["ours"][("Secret", "f", "token-team-a")]
     assert relay.plan(desired(models=[direct()]), seen).facts["verdicts"]["team-a/art"].ready
 
 
+def test_a_direct_service_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run's summary must not say that it answered."""
+    there = objects_of(plan(direct()))
+    seen = observed(offering(port=8188), *there)
+    monkeypatch.setattr(relay, "observe", lambda _client, _desired: seen)
+    wanted = desired(models=[direct()])
+    options = dict(wanted, models=[direct()], ca_certificate=wanted["ca"], namespaces=[])
+    options.update(host_wait=60, max_body=1 << 20, drain_timeout=60, probe_timeout=1)
+    found = survey.survey(None, options)  # type: ignore[arg-type]
+    assert (found["differs"], found["asked"]) == ("", [])
+    assert found["models"]["team-a/art"]["state"] == "served"
+
+
 def test_who_drains_leaves_the_slice() -> None:
-    resting = registration.record_object(
-        record(services=[{"namespace": "team-a", "name": "art"}]), "demo", "f", "today"
-    )
+    resting = offering("today", port=8188)
     made = relay.plan(desired(models=[direct()]), observed(resting))
     assert by_kind(made, "EndpointSlice")["endpoints"] == []
     assert by_kind(made, "ConfigMap")["data"] == {"address": "", "addresses": ""}
     assert made.facts["verdicts"]["team-a/art"].state == "drained"
+
+
+def test_a_restart_does_not_take_a_host_out_of_the_slice() -> None:
+    """It is one of the ingress or of engines, and a direct service is reached past both."""
+    since = "2030-01-01T00:00:00Z for a restart"
+    there = objects_of(plan(direct()))
+    made = relay.plan(desired(models=[direct()]), observed(offering(since, port=8188), *there))
+    verdict = made.facts["verdicts"]["team-a/art"]
+    assert (made.steps, verdict.state, verdict.draining) == ([], "served", [])
+    made = relay.plan(desired(models=[entry()]), observed(offering(since)))
+    assert made.facts["verdicts"]["team-a/art"].draining == ["gpu1"]
+
+
+def test_a_failed_switch_to_direct_leaves_relays_that_serve() -> None:
+    there = objects_of(plan(entry()))
+    made = relay.plan(desired(models=[direct()]), observed(*there))
+    verdict = made.facts["verdicts"]["team-a/art"]
+    assert (verdict.state, verdict.steps, made.steps) == ("refused", [], [])
+    # Nor does one that is known only by its selector lose them.
+    (service,) = [item for item in there if item["kind"] == "Service"]
+    del service["metadata"]["labels"][labels.COMPONENT]
+    assert relay.plan(desired(models=[direct()]), observed(*there)).steps == []
+
+
+def test_a_slice_of_nobody_keeps_its_kind_of_address() -> None:
+    there = objects_of(plan(direct()))
+    (slices,) = [item for item in there if item["kind"] == "EndpointSlice"]
+    slices["addressType"] = "IPv6"
+    for seen in (observed(*there), observed(offering("today", port=8188), *there)):
+        made = relay.plan(desired(models=[direct()]), seen)
+        assert "update EndpointSlice team-a/art-direct" in changes(made)
+        assert not any(text.startswith("remove") for text in changes(made))
+        assert by_kind(made, "EndpointSlice")["addressType"] == "IPv6"
+
+
+def test_a_record_speaks_for_the_service_as_it_is_declared() -> None:
+    """What answered before a change of expose or of the port says nothing of what is now."""
+    for wanted, told in (
+        (direct(), offering()),
+        (direct(), offering(port=8189)),
+        (entry(), offering(port=8188)),
+    ):
+        made = relay.plan(desired(models=[wanted]), observed(told))
+        assert "as it was declared before" in made.facts["verdicts"]["team-a/art"].reason
+        assert made.steps == []
 
 
 def test_who_does_not_answer_leaves_the_slice() -> None:
@@ -148,6 +218,22 @@ def test_from_relays_to_direct_and_back() -> None:
         "remove EndpointSlice team-a/art-direct",
         "remove ConfigMap team-a/art-direct",
     ]
+
+
+def test_a_relayed_service_whose_selector_was_taken_away_keeps_its_address() -> None:
+    there = objects_of(plan(entry()))
+    (service,) = [item for item in there if item["kind"] == "Service"]
+    selector = service["spec"].pop("selector")
+    made = plan(entry(), *there)
+    assert changes(made) == ["update Service team-a/art"]
+    assert by_kind(made, "Service")["spec"]["selector"] == selector
+    # Nor does one lose it whose label was taken away.
+    service["spec"]["selector"] = selector
+    del service["metadata"]["labels"][labels.COMPONENT]
+    assert changes(plan(entry(), *there)) == ["update Service team-a/art"]
+    # Without both nothing says that it had relays.
+    del service["spec"]["selector"]
+    assert changes(plan(entry(), *there))[0] == "remove Service team-a/art"
 
 
 def test_a_selector_that_somebody_gave_a_direct_service() -> None:
@@ -268,13 +354,33 @@ def test_ipv6() -> None:
     ],
 )
 def test_entries_that_the_plan_would_not_make(wanted: Dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal, match=words.replace(".", "[.]")):
+    with pytest.raises(Refusal, match=words.replace(".", "[.]")) as caught:
         relay.read_models([wanted])
+    assert caught.value.found.startswith("service team-a/art: ")
+    assert "services in fleet_services" in caught.value.remedy
+
+
+def test_what_is_sound_in_fleet_services_is_taken() -> None:
+    relay.read_models([entry(health_path="/~x/")])
+    # It has no metrics beside it.
+    relay.read_models([dict(direct(), port=envoy_data.METRICS_PORT)])
+
+
+def test_mistakes_of_models_and_services_at_once() -> None:
+    tiny = {"name": "tiny", "namespace": "team-a", "hosts": ["gpu1"], "balancing": "by lot"}
+    with pytest.raises(Refusal, match="model team-a/tiny: balancing is not one of") as caught:
+        relay.read_models([tiny, entry(port=0)])
+    assert "service team-a/art: port is not a number" in caught.value.found
 
 
 def test_a_record_of_a_wrong_form() -> None:
-    for wrong in ("x", [1], [{"namespace": "a"}], [{"namespace": "a", "name": 1}]):
-        assert registration.problems(record(services=wrong)) == [
-            "services is not a list of namespaces and names"
-        ]
+    named = {"namespace": "a", "name": "b"}
+    wrong = [1, {"namespace": "a", "expose": "relay"}, named, dict(named, expose="direct")]
+    assert registration.problems(record(services="x")) == ["services is not a list"]
+    assert registration.problems(record(services=wrong)) == [
+        "services[0] is not a mapping",
+        "services[1].name is missing or not a text",
+        "services[2].expose is neither relay nor direct",
+        "services[3].port is missing or not a number",
+    ]
     assert json.loads(offering()["data"]["record.json"])["services"]
