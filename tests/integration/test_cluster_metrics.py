@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils import marks
+from ansible_collections.tether.fleet.plugins.module_utils import drained, marks, tcp_table
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     envoy,
     envoy_data,
@@ -24,7 +24,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import caddy_bed
 import prometheus_text
-from cluster_ingress import Answer, Relay, find_envoy
+from cluster_ingress import Answer, Relay, eventually, find_envoy
 
 TOKEN = "T" * 43
 ENVOY = find_envoy()
@@ -145,7 +145,48 @@ def test_several_hosts_of_which_one_drains_and_one_is_down(both: Running) -> Non
     assert b"127.0.0.1" not in down.body
     pair.start([envoy_data.Host(**{**vars(first), "draining": True}), second])
     pair.relay.wait_ready(503)
-    assert pair.scrape("/metrics/gpu1").body == PAGE
+    eventually(lambda: pair.scrape("/metrics/gpu1").status == 503, 10)
+    assert pair.scrape("/metrics/relay").status == 200
+
+
+def test_scrapes_do_not_keep_a_host_from_draining(both: Running) -> None:
+    pair, _engines = both
+    (host,) = pair.hosts("gpu1")
+    pair.start([host])
+    ended = threading.Event()
+    statuses: List[int] = []
+
+    def keep_scraping() -> None:
+        while not ended.wait(0.05):
+            statuses.append(pair.scrape("/metrics/gpu1").status)
+
+    def connections() -> List[tcp_table.Socket]:
+        return [
+            one
+            for one in tcp_table.read()
+            if one.port == pair.bed.port and one.state == tcp_table.ESTABLISHED
+        ]
+
+    scraper = threading.Thread(target=keep_scraping)
+    scraper.start()
+    try:
+        eventually(lambda: statuses.count(200) > 5, 10)
+        assert connections()
+        pair.start([envoy_data.Host(**{**vars(host), "draining": True})])
+        eventually(lambda: statuses[-1] == 503 and not connections(), 10)
+        asked = len(statuses)
+        end = time.monotonic() + drained.QUIET_SECONDS
+        while time.monotonic() < end:
+            assert not connections()
+            time.sleep(0.02)
+        assert len(statuses) > asked + 10
+        assert set(statuses[asked:]) == {503}
+        # And it is asked again when it is back.
+        pair.start([host])
+        eventually(lambda: statuses[-1] == 200, 10)
+    finally:
+        ended.set()
+        scraper.join(30)
 
 
 def test_the_relays_own_and_nothing_else_of_envoys_admin(both: Running) -> None:

@@ -63,7 +63,7 @@ def stats() -> Dict[str, Any]:
 
 
 def clusters(hosts: List[Host], admin_socket: str) -> List[Dict[str, Any]]:
-    """One a host, whether it drains or not, and the relay's own."""
+    """One a host and the relay's own."""
     own = {
         "name": _RELAY_CLUSTER,
         "type": "STATIC",
@@ -165,17 +165,19 @@ def _name(host: Host) -> str:
 
 
 def _cluster(host: Host) -> Dict[str, Any]:
+    """A host that drains is not asked: the drain waits until nobody is connected to it."""
     name = _name(host)
-    where = parts.address(host.address, host.port)
+    asked = envoy_hosts.NOBODY if host.draining else host
+    where = parts.address(asked.address, asked.port)
     cluster = {
         "name": name,
         "connect_timeout": "2s",
         "circuit_breakers": _limits(4),
         "load_assignment": _assignment(name, where),
-        "typed_extension_protocol_options": envoy_hosts.http1(),
+        "typed_extension_protocol_options": envoy_hosts.http1(max_requests_per_connection=1),
         "transport_socket": envoy_hosts.tls(host),
     }
-    if is_name(host.address):
+    if is_name(asked.address):
         return dict(cluster, cluster_type=envoy_hosts.by_dns())
     return dict(cluster, type="STATIC")
 

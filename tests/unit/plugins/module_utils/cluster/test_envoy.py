@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any, Dict, List
 
@@ -73,6 +74,26 @@ def test_each_host_has_its_own_pin_and_the_rest_has_none() -> None:
         assert names == [{"san_type": "IP_ADDRESS", "matcher": {"exact": address}}]
     context = made["transport_socket"]["typed_config"]["common_tls_context"]
     assert context["validation_context"] == {"verify_certificate_hash": ["00" * 32]}
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "gpu.example"])
+def test_nobody_scrapes_a_host_that_drains(address: str) -> None:
+    (host,) = hosts(address)
+    found = []
+    for draining in (False, True):
+        one = dataclasses.replace(host, draining=draining)
+        files = envoy.render("team-a", "tiny", [one], "t", KEY)
+        made = json.loads(files.secret["cds.json"])["resources"]
+        (scrape,) = [item for item in made if item["name"] == "metrics-gpu1"]
+        (point,) = scrape["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        found.append(point["endpoint"]["address"]["socket_address"])
+        # No connection stays behind a scrape.
+        options = next(iter(scrape["typed_extension_protocol_options"].values()))
+        assert options["common_http_protocol_options"]["max_requests_per_connection"] == 1
+    assert found == [
+        {"address": address, "port_value": 9443},
+        {"address": "127.0.0.1", "port_value": 1},
+    ]
 
 
 def test_token_is_in_the_secret_files_alone() -> None:
