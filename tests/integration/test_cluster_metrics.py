@@ -61,9 +61,9 @@ class Both:
             self.relay.start(objects.ENVOY_ARGUMENTS[2:])
             self.relay.wait_ready()
 
-    def raw(self, request: bytes) -> caddy_bed.Answer:
+    def raw(self, request: bytes, port: int = 0) -> caddy_bed.Answer:
         """What a client gets that writes its own bytes."""
-        with socket.create_connection(("127.0.0.1", self.relay.port), 15) as peer:
+        with socket.create_connection(("127.0.0.1", port or self.relay.port), 15) as peer:
             peer.sendall(request)
             return caddy_bed.Answer.parse(caddy_bed.read_message(peer))
 
@@ -221,6 +221,31 @@ def test_the_relays_own_and_nothing_else_of_envoys_admin(both: Running) -> None:
         assert pair.scrape(path, method).status in (400, 404), path
     assert len(scrapes(engines["team-a/tiny"])) == asked
     assert pair.own()["envoy_cluster_upstream_rq_total", "hosts"] == 1
+
+
+@pytest.mark.parametrize("path", ["/metrics/relay", "/metrics/gpu1"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_scrape_has_no_body(both: Running, path: str, chunked: bool) -> None:
+    """Envoy's admin interface would keep all of it."""
+    pair, engines = both
+    pair.start(pair.hosts("gpu1"))
+    head = (
+        "GET %s HTTP/1.1\r\nHost: relay\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\n%%s\r\n\r\n" % path
+    )
+    body = b"filter=^nothing$&" + b"x" * 1024 * 1024
+    if chunked:
+        length, body = "Transfer-Encoding: chunked", b"%x\r\n%s\r\n" % (len(body), body)
+    else:
+        # More than is sent: the refusal does not wait for the rest.
+        length = "Content-Length: 4294967296"
+    answer = pair.raw((head % length).encode() + body, pair.relay.place.metrics_port)
+    # Where an engine's answer is kept to be bounded, the refusal exceeds the same bound.
+    assert answer.status == (413 if path == "/metrics/relay" else 500)
+    assert not scrapes(engines["team-a/tiny"])
+    answer = pair.scrape(path)
+    assert answer.status == 200
+    assert len(answer.body) >= len(PAGE)
 
 
 RESERVED = [
