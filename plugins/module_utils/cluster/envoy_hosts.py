@@ -19,8 +19,6 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
 
 # Seconds after which a link that died is noticed: silence, then two questions without an answer.
 _LINK_IDLE, _LINK_INTERVAL, _LINK_QUESTIONS = 4, 2, 2
-_TCP = 6  # IPPROTO_TCP
-_TCP_USER_TIMEOUT = 18  # Linux
 _MATCH = "envoy.transport_socket_match"
 _NEVER = "00" * 32
 
@@ -99,13 +97,10 @@ def cluster(
         },
         "upstream_bind_config": {
             "socket_options": [
-                {
-                    "description": "TCP_USER_TIMEOUT",
-                    "level": _TCP,
-                    "name": _TCP_USER_TIMEOUT,
-                    "int_value": 1000 * (_LINK_IDLE + _LINK_INTERVAL * _LINK_QUESTIONS),
-                    "state": "STATE_PREBIND",
-                }
+                parts.socket_option(
+                    "TCP_USER_TIMEOUT",
+                    1000 * (_LINK_IDLE + _LINK_INTERVAL * _LINK_QUESTIONS),
+                )
             ]
         },
         "typed_extension_protocol_options": http1(),

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
+import sys
 from typing import Any, Dict, List
 
 import pytest
@@ -94,6 +96,29 @@ def test_nobody_scrapes_a_host_that_drains(address: str) -> None:
         {"address": address, "port_value": 9443},
         {"address": "127.0.0.1", "port_value": 1},
     ]
+
+
+def test_who_is_slow_or_dead_is_given_up() -> None:
+    files = envoy.render("team-a", "tiny", hosts("10.0.0.1"), "t", KEY)
+    service = json.loads(files.plain["lds.json"])["resources"][0]
+    (chain,) = service["filter_chains"]
+    config = chain["filters"][0]["typed_config"]
+    assert config["request_timeout"] == "300s"
+    # Silence of an answer is no reason.
+    assert config["stream_idle_timeout"] == "0s"
+    assert {item["description"]: item["int_value"] for item in service["socket_options"]} == {
+        "SO_KEEPALIVE": 1,
+        "TCP_KEEPIDLE": 30,
+        "TCP_KEEPINTVL": 10,
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": 60000,
+    }
+    if sys.platform == "linux":
+        for item in service["socket_options"]:
+            name, value = item["description"], item["name"]
+            assert getattr(socket, name) == value
+            level = socket.SOL_SOCKET if name.startswith("SO_") else socket.IPPROTO_TCP
+            assert item["level"] == level
 
 
 def test_token_is_in_the_secret_files_alone() -> None:
