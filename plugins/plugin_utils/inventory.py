@@ -286,6 +286,7 @@ def _check_model(
             found += [
                 Mistake(label, key + place, text) for place, text in clients.mistakes(model[key])
             ]
+    found += _check_readers(model, label, fleet)
     if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
     if model.get("adopt_from") and model.get("adopt", False) is False:
@@ -309,6 +310,26 @@ def _check_model(
         for problem in _guard(model, engine.table):
             found.append(Mistake(label, problem.key, problem.message))
     return found
+
+
+def _check_readers(model: Dict[str, Any], label: str, fleet: Fleet) -> List[Mistake]:
+    """Readers of metrics where no clients are named, neither here nor for the fleet."""
+    given = fleet.settings or {}
+
+    def key_of(key: str) -> Optional[str]:
+        found = [key] if key in model else []
+        found += ["fleet_" + key] if given.get("fleet_" + key) is not None else []
+        return found[0] if found else None
+
+    readers = key_of("metrics_clients")
+    if readers is None or key_of("clients") is not None:
+        return []
+    text = (
+        "is missing, but %s says who may read its metrics; expected both. The policy for those"
+        " readers would let everybody call the model, beside any policy of its namespace. List who"
+        " may call it in clients or fleet_clients, or remove %s" % (readers, readers)
+    )
+    return [Mistake(label, "clients", text)]
 
 
 def _check_balancing(

@@ -196,6 +196,10 @@ def read_models(
             if entry.get(option) is not None:
                 for place, text in clients.mistakes(entry[option]):
                     wrong.append("%s: %s%s %s" % (label, option, place, text))
+        if entry.get("metrics_clients") is not None and entry.get("clients") is None:
+            wrong.append(
+                "%s: metrics_clients without clients would let everybody call it; give both" % label
+            )
         path = entry.get("health_path") or "/health"
         if not isinstance(path, str) or not re.fullmatch(r"/[A-Za-z0-9/_.-]*", path):
             wrong.append("%s: health_path is not a plain path" % label)

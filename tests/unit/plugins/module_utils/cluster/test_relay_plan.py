@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import pathlib
@@ -203,6 +204,7 @@ def test_orphans() -> None:
         ({"port": 9464}, "port is that of its metrics"),
         ({"clients": []}, "clients is no list"),
         ({"metrics_clients": [{"cidr": "10.0.0.1/8"}]}, r"metrics_clients\[0\].cidr .* is no net"),
+        ({"metrics_clients": [{"cidr": "10.0.0.0/8"}]}, "metrics_clients without clients"),
         ({"health_path": "/x y"}, "health_path is not"),
         ({"health_path": "/%2e"}, "health_path is not"),
     ],
@@ -331,10 +333,19 @@ def test_a_host_that_drains_is_accepted_and_gets_nothing() -> None:
     assert endpoints(before) == ["gpu1", "gpu2"]
     assert endpoints(plan) == ["gpu1"]
     assert relay.draining(wanted, seen) == {"gpu2": "2026-01-01T00:00:00Z"}
-    # Its pins and its place in the policy stay.
+    # Its pins and its place in the policy stay; only scrapes do not reach it any more.
     made = [{one.kind: one.data["object"] for one in each.steps} for each in (before, plan)]
-    for kind in ("Secret", "NetworkPolicy"):
-        assert made[0][kind] == made[1][kind]
+    assert made[0]["NetworkPolicy"] == made[1]["NetworkPolicy"]
+    clusters = [
+        {
+            one["name"]: one
+            for one in json.loads(base64.b64decode(each["Secret"]["data"]["cds.json"]))["resources"]
+        }
+        for each in made
+    ]
+    assert {name for name, one in clusters[0].items() if one != clusters[1][name]} == {
+        "metrics-gpu2"
+    }
 
 
 def test_of_a_model_whose_hosts_all_drain_requests_wait() -> None:
