@@ -18,9 +18,6 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
 
 INJECTOR = "envoy.filters.http.credential_injector"
 
-# Of a request's reception alone: neither its wait for a host nor its answer counts. The largest
-# body, 32 MiB, gets through within it over a link of one megabit a second.
-_REQUEST_SECONDS = 300
 # Seconds after which a client is given up whose node died, or that takes nothing of what waits for
 # it. Longer than towards hosts: TCP_USER_TIMEOUT also ends a stream whose reader pauses (Linux 6).
 _CLIENT_IDLE, _CLIENT_INTERVAL, _CLIENT_QUESTIONS = 30, 10, 3
@@ -28,7 +25,7 @@ _CLIENT_IDLE, _CLIENT_INTERVAL, _CLIENT_QUESTIONS = 30, 10, 3
 _WEBSOCKET = {"upgrade_type": "websocket", "enabled": True}
 
 
-def service_listener(place: Place, noun: str = "model") -> Dict[str, Any]:
+def service_listener(place: Place, limits: Limits, noun: str = "model") -> Dict[str, Any]:
     manager = {
         "stat_prefix": "service",
         "rds": {
@@ -36,7 +33,8 @@ def service_listener(place: Place, noun: str = "model") -> Dict[str, Any]:
             "config_source": parts.source("rds.json", place.folder),
         },
         "stream_idle_timeout": "0s",
-        "request_timeout": "%ds" % _REQUEST_SECONDS,
+        # Of a request's reception alone: neither its wait for a host nor its answer counts.
+        "request_timeout": "%ds" % limits.reception,
         "request_headers_timeout": "30s",
         "common_http_protocol_options": {"idle_timeout": "0s"},
         "server_header_transformation": "PASS_THROUGH",

@@ -98,6 +98,11 @@ def test_nobody_scrapes_a_host_that_drains(address: str) -> None:
     ]
 
 
+def test_larger_bodies_may_take_longer() -> None:
+    seconds = [envoy_data.Limits(max_body=size << 20).reception for size in (1, 32, 64, 1024)]
+    assert seconds == [300, 300, 597, 9545]
+
+
 def test_who_is_slow_or_dead_is_given_up() -> None:
     files = envoy.render("team-a", "tiny", hosts("10.0.0.1"), "t", KEY)
     service = json.loads(files.plain["lds.json"])["resources"][0]
