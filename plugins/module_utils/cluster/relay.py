@@ -29,6 +29,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     labels,
     monitors,
     objects,
+    ownership,
     registration,
     service_objects,
     services,
@@ -317,9 +318,12 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     new_namespaces: Dict[str, List[str]] = {}
     records, broken, predicted = read_records(desired, observed)
     resting = draining(desired, observed)
+    told: List[str] = []
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict(direct=model.direct)
-        keys = _keys(model, observed.get("monitor", ""))
+        monitor, others = _monitor(model, observed)
+        told += others
+        keys = _keys(model, monitor)
         claim = claims.of_model(model, keys, desired["fleet"], observed)
         for conflict in claim.conflicts:
             findings[conflict.name] = conflict.finding
@@ -344,7 +348,6 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
         hosts = [replace(one, draining=one.name in resting) for one in hosts]
-        monitor = "" if model.direct else observed.get("monitor", "")
         model = replace(model, hosts=hosts, monitor=monitor)
         verdict.draining = [one.name for one in hosts if one.draining]
         verdict.dials = [
@@ -382,7 +385,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     result.facts["not_released"] = kept
     asked = monitors.KINDS.get(desired.get("monitor", monitors.NONE))
     unknown = asked if asked and not observed.get("monitor") else None
-    result.facts["told"] = [monitors.missing(unknown)] if unknown else []
+    result.facts["told"] = ([monitors.missing(unknown)] if unknown else []) + told
     return result
 
 
@@ -410,6 +413,20 @@ def _blocked(
             )
         )
     return None
+
+
+def _monitor(model: objects.Model, observed: Dict[str, Any]) -> Tuple[str, List[str]]:
+    """The kind of monitor that a model gets, or nothing, and what is to be told of it.
+
+    Somebody else's of the name costs the model its monitor and not its relays.
+    """
+    kind = "" if model.direct else observed.get("monitor", "")
+    name = labels.relay_name(model.name)
+    item = observed["foreign"].get((kind, model.namespace, name))
+    if item is None:
+        return kind, []
+    owner = printable(ownership.describe_owner(item))
+    return "", [monitors.foreign(kind, model.namespace, name, owner)]
 
 
 def _key(item: Dict[str, Any]) -> Key:

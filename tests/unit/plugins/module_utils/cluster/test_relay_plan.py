@@ -363,6 +363,35 @@ def test_a_cluster_without_monitors_is_told_of() -> None:
     assert relay.plan(desired(), observed(monitor="")).facts["told"] == []
 
 
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_somebody_elses_monitor_costs_the_monitor_alone(kind: str) -> None:
+    key = (kind, "team-a", "tiny-relay")
+    other = {
+        "kind": kind,
+        "metadata": {
+            "namespace": key[1],
+            "name": key[2],
+            "uid": "x",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        },
+    }
+    wanted = desired(monitor=kind[: -len("Monitor")].lower())
+    plan = relay.plan(wanted, observed(foreign={key: other}, monitor=kind))
+    verdict = plan.facts["verdicts"]["team-a/tiny"]
+    assert verdict.state == "served"
+    assert kind not in {step.kind for step in plan.steps}
+    assert len(plan.steps) == 6
+    (text,) = plan.facts["told"]
+    assert text.startswith("%s team-a/tiny-relay exists and is not this fleet's (" % kind)
+    assert "Helm" in text
+    made = [step.data["object"] for step in plan.steps]
+    again = relay.plan(wanted, observed(*made, foreign={key: other}, monitor=kind))
+    assert again.steps == []
+    # Once it is gone, the model has one of its own.
+    after = relay.plan(wanted, observed(*made, monitor=kind))
+    assert summaries(after) == ["update NetworkPolicy", "create %s" % kind]
+
+
 def test_a_monitor_comes_last_and_goes_first() -> None:
     first = relay.plan(desired(monitor="pod"), observed(monitor="PodMonitor"))
     assert summaries(first)[0] == "create NetworkPolicy"
