@@ -137,7 +137,10 @@ def resolve(
             entries.append(_with_clients(entry, fleet))
     others, service_mistakes = services.check(
         satellites,
-        lambda service, label: _check_place(service, label, groups, members, fleet),
+        lambda service, label: (
+            _check_place(service, label, groups, members, fleet)
+            + _check_readers(service, label, fleet)
+        ),
         lambda texts: _chosen(texts, groups, members),
     )
     found += service_mistakes
@@ -290,6 +293,7 @@ def _check_model(
     if "port" not in skip and model.get("port") == envoy_data.METRICS_PORT:
         found.append(Mistake(label, "port", services.METRICS_PORT))
     found += [item for item in settings.check_clients(model, label) if item.root not in skip]
+    found += _check_readers(model, label, fleet)
     if isinstance(model.get("files"), list):
         found += _check_files(model["files"], label)
     if model.get("adopt_from") and model.get("adopt", False) is False:
@@ -313,6 +317,28 @@ def _check_model(
         for problem in _guard(model, engine.table):
             found.append(Mistake(label, problem.key, problem.message))
     return found
+
+
+def _check_readers(model: Dict[str, Any], label: str, fleet: Fleet) -> List[Mistake]:
+    """Readers of metrics where no clients are named, neither here nor for the fleet."""
+    given = fleet.settings or {}
+    if model.get("expose") == "direct":
+        return []
+
+    def key_of(key: str) -> Optional[str]:
+        found = [key] if key in model else []
+        found += ["fleet_" + key] if given.get("fleet_" + key) is not None else []
+        return found[0] if found else None
+
+    readers = key_of("metrics_clients")
+    if readers is None or key_of("clients") is not None:
+        return []
+    text = (
+        "is missing, but %s says who may read its metrics; expected both. The policy for those"
+        " readers would let everybody call the model, beside any policy of its namespace. List who"
+        " may call it in clients or fleet_clients, or remove %s" % (readers, readers)
+    )
+    return [Mistake(label, "clients", text)]
 
 
 def _check_balancing(

@@ -130,6 +130,7 @@ class Ingress:
         self.reset_posts = False
         self.refusal: Optional[Dict[str, str]] = None  # the headers of a 503 to each POST
         self.keep_bodies = True
+        self.switches = False  # to what an upgrade asks for; then it echoes
         self.delay = 0.0
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -222,6 +223,14 @@ class Ingress:
                 b"HTTP/1.1 503 Unavailable\r\n%scontent-length: 0\r\n\r\n" % extra.encode()
             )
             return True
+        if self.switches and "upgrade" in headers:
+            connection.sendall(
+                b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: %s\r\n\r\n"
+                % headers["upgrade"].encode()
+            )
+            while part := connection.recv(65536):
+                connection.sendall(part)
+            return False
         time.sleep(self.delay if method == "POST" else 0)
         if path.startswith("/stream"):
             connection.sendall(

@@ -7,6 +7,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import pathlib
+import shutil
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +22,7 @@ from ansible_collections.tether.fleet.plugins.module_utils import marks
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     balancing,
     envoy_data,
+    objects,
 )
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -243,3 +247,44 @@ def test_hosts_in_turn(bench: Two) -> None:
     for _ in range(20):
         assert relay.ask("POST", "/v1/x", b"{}").status == 200
     assert bench.posts() == [10, 10]
+
+
+def test_a_body_that_stops_frees_its_slot_and_long_answers_go_on(bench: Two) -> None:
+    """With three seconds in place of three hundred."""
+    files = bench.files(*bench.hosts)
+    assert files["lds.json"].count('"request_timeout": "300s"') == 1
+    files["lds.json"] = files["lds.json"].replace('"300s"', '"3s"')
+    for ingress in bench.ingresses:
+        ingress.delay = 5  # as a long prefill is silent
+    relay = bench.relay
+    relay.write(files)
+    relay.start(objects.ENVOY_ARGUMENTS[2:])
+    relay.wait_ready()
+    crowd = Crowd(bench)
+    crowd.ask(1, "/stream/20")
+    head = b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
+    with socket.create_connection(("127.0.0.1", relay.port), 15) as slow:
+        begun = time.monotonic()
+        slow.sendall(head)
+        status = slow.recv(65536).split(b"\r\n")[0]
+        took = time.monotonic() - begun
+        assert status == b"HTTP/1.1 408 Request Timeout"
+        assert 2.5 < took < 6
+    assert crowd.statuses() == [200]
+    assert b"data: 19" in crowd.answers[0].body
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="no ss (package iproute2)")
+def test_connections_of_clients_are_asked_whether_they_live(bench: Two) -> None:
+    relay = bench.start(*bench.hosts)
+    relay.wait_ready()
+    with socket.create_connection(("127.0.0.1", relay.port), 15) as client:
+        client.sendall(b"GET /v1/x HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+        shown = subprocess.run(
+            ["ss", "-tnoH", "state", "established", "sport", "=", ":%d" % relay.port],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    assert "timer:(keepalive,2" in shown, shown

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils import marks
+from ansible_collections.tether.fleet.plugins.module_utils import drained, marks, tcp_table
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     envoy,
     envoy_data,
@@ -24,7 +24,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import caddy_bed
 import prometheus_text
-from cluster_ingress import Answer, Relay, find_envoy
+from cluster_ingress import Answer, Relay, eventually, find_envoy
 
 TOKEN = "T" * 43
 ENVOY = find_envoy()
@@ -61,9 +61,9 @@ class Both:
             self.relay.start(objects.ENVOY_ARGUMENTS[2:])
             self.relay.wait_ready()
 
-    def raw(self, request: bytes) -> caddy_bed.Answer:
+    def raw(self, request: bytes, port: int = 0) -> caddy_bed.Answer:
         """What a client gets that writes its own bytes."""
-        with socket.create_connection(("127.0.0.1", self.relay.port), 15) as peer:
+        with socket.create_connection(("127.0.0.1", port or self.relay.port), 15) as peer:
             peer.sendall(request)
             return caddy_bed.Answer.parse(caddy_bed.read_message(peer))
 
@@ -145,7 +145,48 @@ def test_several_hosts_of_which_one_drains_and_one_is_down(both: Running) -> Non
     assert b"127.0.0.1" not in down.body
     pair.start([envoy_data.Host(**{**vars(first), "draining": True}), second])
     pair.relay.wait_ready(503)
-    assert pair.scrape("/metrics/gpu1").body == PAGE
+    eventually(lambda: pair.scrape("/metrics/gpu1").status == 503, 10)
+    assert pair.scrape("/metrics/relay").status == 200
+
+
+def test_scrapes_do_not_keep_a_host_from_draining(both: Running) -> None:
+    pair, _engines = both
+    (host,) = pair.hosts("gpu1")
+    pair.start([host])
+    ended = threading.Event()
+    statuses: List[int] = []
+
+    def keep_scraping() -> None:
+        while not ended.wait(0.05):
+            statuses.append(pair.scrape("/metrics/gpu1").status)
+
+    def connections() -> List[tcp_table.Socket]:
+        return [
+            one
+            for one in tcp_table.read()
+            if one.port == pair.bed.port and one.state == tcp_table.ESTABLISHED
+        ]
+
+    scraper = threading.Thread(target=keep_scraping)
+    scraper.start()
+    try:
+        eventually(lambda: statuses.count(200) > 5, 10)
+        assert connections()
+        pair.start([envoy_data.Host(**{**vars(host), "draining": True})])
+        eventually(lambda: statuses[-1] == 503 and not connections(), 10)
+        asked = len(statuses)
+        end = time.monotonic() + drained.QUIET_SECONDS
+        while time.monotonic() < end:
+            assert not connections()
+            time.sleep(0.02)
+        assert len(statuses) > asked + 10
+        assert set(statuses[asked:]) == {503}
+        # And it is asked again when it is back.
+        pair.start([host])
+        eventually(lambda: statuses[-1] == 200, 10)
+    finally:
+        ended.set()
+        scraper.join(30)
 
 
 def test_the_relays_own_and_nothing_else_of_envoys_admin(both: Running) -> None:
@@ -180,6 +221,31 @@ def test_the_relays_own_and_nothing_else_of_envoys_admin(both: Running) -> None:
         assert pair.scrape(path, method).status in (400, 404), path
     assert len(scrapes(engines["team-a/tiny"])) == asked
     assert pair.own()["envoy_cluster_upstream_rq_total", "hosts"] == 1
+
+
+@pytest.mark.parametrize("path", ["/metrics/relay", "/metrics/gpu1"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_scrape_has_no_body(both: Running, path: str, chunked: bool) -> None:
+    """Envoy's admin interface would keep all of it."""
+    pair, engines = both
+    pair.start(pair.hosts("gpu1"))
+    head = (
+        "GET %s HTTP/1.1\r\nHost: relay\r\n"
+        "Content-Type: application/x-www-form-urlencoded\r\n%%s\r\n\r\n" % path
+    )
+    body = b"filter=^nothing$&" + b"x" * 1024 * 1024
+    if chunked:
+        length, body = "Transfer-Encoding: chunked", b"%x\r\n%s\r\n" % (len(body), body)
+    else:
+        # More than is sent: the refusal does not wait for the rest.
+        length = "Content-Length: 4294967296"
+    answer = pair.raw((head % length).encode() + body, pair.relay.place.metrics_port)
+    # Where an engine's answer is kept to be bounded, the refusal exceeds the same bound.
+    assert answer.status == (413 if path == "/metrics/relay" else 500)
+    assert not scrapes(engines["team-a/tiny"])
+    answer = pair.scrape(path)
+    assert answer.status == 200
+    assert len(answer.body) >= len(PAGE)
 
 
 RESERVED = [

@@ -8,6 +8,7 @@ import json
 import pathlib
 import socket
 import sys
+import time
 from typing import Iterator
 
 import pytest
@@ -39,7 +40,7 @@ class Bench:
         self.leaf = Authority().leaf("127.0.0.1")
         self.ingress = Ingress(self.leaf, folder / "host", "127.0.0.1")
 
-    def start(self, service: services.Service | None) -> Relay:
+    def start(self, service: services.Service | None, request_timeout: str = "300s") -> Relay:
         host = envoy_data.Host("gpu1", "127.0.0.1", self.ingress.port, (self.leaf.pem,))
         files = envoy.render(
             "tools",
@@ -51,6 +52,9 @@ class Bench:
             envoy_data.Limits(host_wait=2),
             self.relay.place,
             service=service,
+        )
+        files.plain["lds.json"] = files.plain["lds.json"].replace(
+            '"300s"', '"%s"' % request_timeout
         )
         self.relay.write({**files.plain, **files.secret})
         self.relay.start(objects.ENVOY_ARGUMENTS[2:])
@@ -93,6 +97,19 @@ def test_upgrades_to_websocket_alone_and_only_where_asked_for(bench: Bench) -> N
     assert upgrades(bench) == 1
     assert head(relay, UPGRADE % b"h2c-other").startswith(b"HTTP/1.1 403 ")
     assert upgrades(bench) == 1
+
+
+def test_a_websocket_outlives_the_time_that_a_request_may_take(bench: Bench) -> None:
+    bench.ingress.switches = True
+    relay = bench.start(services.Service(websocket=True), request_timeout="1s")
+    relay.wait_ready()
+    with socket.create_connection(("127.0.0.1", relay.place.service_port), 10) as client:
+        client.sendall(UPGRADE % b"websocket")
+        assert client.recv(65536).startswith(b"HTTP/1.1 101 ")
+        for _ in range(3):
+            time.sleep(1)
+            client.sendall(b"echo")
+            assert client.recv(4) == b"echo"
 
 
 @pytest.mark.parametrize("service", [None, services.Service()])

@@ -72,7 +72,9 @@ def render(
             "bootstrap.json": parts.dump(_bootstrap(namespace, model, limits, place)),
             "lds.json": parts.response(
                 [
-                    envoy_clients.service_listener(place, "service" if service else "model"),
+                    envoy_clients.service_listener(
+                        place, limits, "service" if service else "model"
+                    ),
                     envoy_clients.probe_listener(place),
                     envoy_metrics.listener(namespace, model, hosts, place),
                     drain.listener(place.listen, place.drain_port, drain_key, place.least_drain),

@@ -18,10 +18,14 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
 
 INJECTOR = "envoy.filters.http.credential_injector"
 
+# Seconds after which a client is given up whose node died, or that takes nothing of what waits for
+# it. Longer than towards hosts: TCP_USER_TIMEOUT also ends a stream whose reader pauses (Linux 6).
+_CLIENT_IDLE, _CLIENT_INTERVAL, _CLIENT_QUESTIONS = 30, 10, 3
+
 _WEBSOCKET = {"upgrade_type": "websocket", "enabled": True}
 
 
-def service_listener(place: Place, noun: str = "model") -> Dict[str, Any]:
+def service_listener(place: Place, limits: Limits, noun: str = "model") -> Dict[str, Any]:
     manager = {
         "stat_prefix": "service",
         "rds": {
@@ -29,7 +33,8 @@ def service_listener(place: Place, noun: str = "model") -> Dict[str, Any]:
             "config_source": parts.source("rds.json", place.folder),
         },
         "stream_idle_timeout": "0s",
-        "request_timeout": "0s",
+        # Of a request's reception alone: neither its wait for a host nor its answer counts.
+        "request_timeout": "%ds" % limits.reception,
         "request_headers_timeout": "30s",
         "common_http_protocol_options": {"idle_timeout": "0s"},
         "server_header_transformation": "PASS_THROUGH",
@@ -49,7 +54,20 @@ def service_listener(place: Place, noun: str = "model") -> Dict[str, Any]:
     item = parts.listener("service", place.listen, place.service_port, manager)
     # What a drain is for: the kubelet's own questions go on while it lasts.
     item["traffic_direction"] = "INBOUND"
+    item["socket_options"] = _given_up_when_dead()
     return item
+
+
+def _given_up_when_dead() -> List[Dict[str, Any]]:
+    """Options of the listening socket, which Linux hands on to each connection."""
+    whole = _CLIENT_IDLE + _CLIENT_INTERVAL * _CLIENT_QUESTIONS
+    return [
+        parts.socket_option("SO_KEEPALIVE", 1),
+        parts.socket_option("TCP_KEEPIDLE", _CLIENT_IDLE),
+        parts.socket_option("TCP_KEEPINTVL", _CLIENT_INTERVAL),
+        parts.socket_option("TCP_KEEPCNT", _CLIENT_QUESTIONS),
+        parts.socket_option("TCP_USER_TIMEOUT", 1000 * whole),
+    ]
 
 
 def without_forged_headers() -> Dict[str, Any]:

@@ -18,6 +18,9 @@ CLUSTER = "hosts"
 
 # Retries wait up to a second each, half of one on average (full jitter).
 _RETRY_SECONDS = 0.5
+# What a client's link carries at least: a megabit a second, less a tenth.
+_SLOWEST_LINK = 900_000
+_LEAST_RECEPTION = 300
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class Limits:
     @property
     def retries(self) -> int:
         return max(2, round(self.host_wait / _RETRY_SECONDS))
+
+    @property
+    def reception(self) -> int:
+        """Seconds within which a request must have come whole: 300 for 32 MiB."""
+        return max(_LEAST_RECEPTION, -(-8 * self.max_body // _SLOWEST_LINK))
 
     @property
     def max_heap(self) -> int:

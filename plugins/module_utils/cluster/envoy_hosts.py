@@ -19,13 +19,11 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
 
 # Seconds after which a link that died is noticed: silence, then two questions without an answer.
 _LINK_IDLE, _LINK_INTERVAL, _LINK_QUESTIONS = 4, 2, 2
-_TCP = 6  # IPPROTO_TCP
-_TCP_USER_TIMEOUT = 18  # Linux
 _MATCH = "envoy.transport_socket_match"
 _NEVER = "00" * 32
 
-# Port 1 of the pod itself, where nobody listens.
-_NOBODY = Host("nobody", "127.0.0.1", 1)
+# Port 1 of the pod itself, where nobody listens: it refuses at once.
+NOBODY = Host("nobody", "127.0.0.1", 1)
 
 
 def pin_hash(pem: str) -> str:
@@ -41,7 +39,7 @@ def load_assignment(hosts: List[Host]) -> Dict[str, Any]:
     drain, an address takes their place that refuses at once: so requests wait as for hosts that are
     down.
     """
-    serving = [host for host in hosts if not host.draining] or [_NOBODY]
+    serving = [host for host in hosts if not host.draining] or [NOBODY]
     return {
         "cluster_name": CLUSTER,
         "endpoints": [
@@ -99,13 +97,10 @@ def cluster(
         },
         "upstream_bind_config": {
             "socket_options": [
-                {
-                    "description": "TCP_USER_TIMEOUT",
-                    "level": _TCP,
-                    "name": _TCP_USER_TIMEOUT,
-                    "int_value": 1000 * (_LINK_IDLE + _LINK_INTERVAL * _LINK_QUESTIONS),
-                    "state": "STATE_PREBIND",
-                }
+                parts.socket_option(
+                    "TCP_USER_TIMEOUT",
+                    1000 * (_LINK_IDLE + _LINK_INTERVAL * _LINK_QUESTIONS),
+                )
             ]
         },
         "typed_extension_protocol_options": http1(),
@@ -167,15 +162,18 @@ def cluster(
     return cluster
 
 
-def http1() -> Dict[str, Any]:
-    """How to speak with an ingress."""
+def http1(**more: int) -> Dict[str, Any]:
+    """How to speak with an ingress.
+
+    :param more: further options of each connection
+    """
     return {
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
             "@type": parts.TYPE + "extensions.upstreams.http.v3.HttpProtocolOptions",
             "explicit_http_config": {"http_protocol_options": {}},
             # Shorter than the ingress keeps idle connections, so that it is never the one to
             # close a connection that a POST has just been put on.
-            "common_http_protocol_options": {"idle_timeout": "60s"},
+            "common_http_protocol_options": dict(more, idle_timeout="60s"),
         }
     }
 

@@ -9,6 +9,17 @@ from typing import Any, Dict, List
 
 TYPE = "type.googleapis.com/envoy."
 
+# Level and number of Linux' socket options. The controller may be another system, so they are not
+# Python's own.
+_SOL_SOCKET, _TCP = 1, 6
+_SOCKET_OPTIONS = {
+    "SO_KEEPALIVE": (_SOL_SOCKET, 9),
+    "TCP_KEEPIDLE": (_TCP, 4),
+    "TCP_KEEPINTVL": (_TCP, 5),
+    "TCP_KEEPCNT": (_TCP, 6),
+    "TCP_USER_TIMEOUT": (_TCP, 18),
+}
+
 
 def dump(data: Any) -> str:
     """JSON that is the same text for the same data."""
@@ -71,6 +82,18 @@ def listener(name: str, listen: str, port: int, manager: Dict[str, Any]) -> Dict
                 ]
             }
         ],
+    }
+
+
+def socket_option(name: str, value: int) -> Dict[str, Any]:
+    """An option that a socket has before it is bound."""
+    level, number = _SOCKET_OPTIONS[name]
+    return {
+        "description": name,
+        "level": level,
+        "name": number,
+        "int_value": value,
+        "state": "STATE_PREBIND",
     }
 
 

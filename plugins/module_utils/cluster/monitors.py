@@ -38,6 +38,15 @@ def missing(kind: str) -> str:
     )
 
 
+def foreign(kind: str, namespace: str, name: str, owner: str) -> str:
+    """What is said where somebody else has a monitor of the name."""
+    return (
+        "%s %s/%s exists and is not this fleet's (%s): it stays as it is, and relay_monitor makes"
+        " none. Remove or rename it and run again, if it does not scrape these relays"
+        % (kind, namespace, name, owner)
+    )
+
+
 def monitor(kind: str, fleet: str, namespace: str, model: str, hosts: List[str]) -> Dict[str, Any]:
     """The object: a target for each host's engine and one for the relay itself, in each pod."""
     paths = [(envoy_metrics.path_of(envoy_metrics.RELAY), "")]

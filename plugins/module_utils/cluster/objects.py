@@ -48,7 +48,7 @@ class Model:
     :ivar adopt: whether a Service of its name that is somebody else's may be handed over to it
     :ivar adopt_from: who has been told to leave that Service's selector alone
     :ivar clients: who may call it, in the inventory's words; None for everybody
-    :ivar metrics_clients: who may read its metrics; None for its clients
+    :ivar metrics_clients: who may read its metrics, where there are clients; None for those
     :ivar monitor: the kind of monitor that it gets, or nothing
     :ivar service: what else there is to know when it is a service and not a model
     """
@@ -222,8 +222,12 @@ def network_policy(model: Model, fleet: str) -> Dict[str, Any]:
 
 
 def _ingress(model: Model) -> List[Dict[str, Any]]:
-    """Who reaches the relays; nothing where nobody is named, and everybody may."""
-    if model.clients is None and model.metrics_clients is None:
+    """Who reaches the relays; nothing where nobody is named, and everybody may.
+
+    A rule for everybody would open the model's port over a tenant's own policies, since policies
+    add up. So there is none, and metrics have readers of their own only where there are clients.
+    """
+    if model.clients is None:
         return []
 
     def rule(listed: Optional[List[Dict[str, Any]]], *ports: int) -> Dict[str, Any]:

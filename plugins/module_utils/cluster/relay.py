@@ -29,6 +29,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     labels,
     monitors,
     objects,
+    ownership,
     registration,
     service_objects,
     services,
@@ -200,6 +201,10 @@ def read_models(
             if entry.get(option) is not None:
                 for place, text in clients.mistakes(entry[option]):
                     wrong.append("%s: %s%s %s" % (label, option, place, text))
+        if entry.get("metrics_clients") is not None and entry.get("clients") is None:
+            wrong.append(
+                "%s: metrics_clients without clients would let everybody call it; give both" % label
+            )
         path = entry.get("health_path") or "/health"
         if not isinstance(path, str) or not forms.is_path(path):
             wrong.append("%s: health_path is not a plain path" % label)
@@ -316,9 +321,12 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     new_namespaces: Dict[str, List[str]] = {}
     records, broken, predicted = read_records(desired, observed)
     resting = draining(desired, observed)
+    told: List[str] = []
     for model in desired["models"]:
         verdict = verdicts[model.key] = Verdict(direct=model.direct)
-        keys = _keys(model, observed.get("monitor", ""))
+        monitor, others = _monitor(model, observed)
+        told += others
+        keys = _keys(model, monitor)
         claim = claims.of_model(model, keys, desired["fleet"], observed)
         for conflict in claim.conflicts:
             findings[conflict.name] = conflict.finding
@@ -347,7 +355,6 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         hosts = [
             replace(one, draining=_is_resting(model, resting.get(one.name, ""))) for one in hosts
         ]
-        monitor = "" if model.direct else observed.get("monitor", "")
         model = replace(model, hosts=hosts, monitor=monitor)
         verdict.draining = [one.name for one in hosts if one.draining]
         verdict.dials = [
@@ -385,7 +392,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     result.facts["not_released"] = kept
     asked = monitors.KINDS.get(desired.get("monitor", monitors.NONE))
     unknown = asked if asked and not observed.get("monitor") else None
-    result.facts["told"] = [monitors.missing(unknown)] if unknown else []
+    result.facts["told"] = ([monitors.missing(unknown)] if unknown else []) + told
     return result
 
 
@@ -413,6 +420,20 @@ def _blocked(
             )
         )
     return None
+
+
+def _monitor(model: objects.Model, observed: Dict[str, Any]) -> Tuple[str, List[str]]:
+    """The kind of monitor that a model gets, or nothing, and what is to be told of it.
+
+    Somebody else's of the name costs the model its monitor and not its relays.
+    """
+    kind = "" if model.direct else observed.get("monitor", "")
+    name = labels.relay_name(model.name)
+    item = observed["foreign"].get((kind, model.namespace, name))
+    if item is None:
+        return kind, []
+    owner = printable(ownership.describe_owner(item))
+    return "", [monitors.foreign(kind, model.namespace, name, owner)]
 
 
 def _key(item: Dict[str, Any]) -> Key:

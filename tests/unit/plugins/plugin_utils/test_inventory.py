@@ -123,7 +123,12 @@ MISTAKES = [
     ({"clients": [{"pods": {}}]}, "clients[0].pods", "at least one label"),
     ({"clients": [{"pods": {"app": True}}]}, "clients[0].pods.app", "write it in quotes"),
     ({"clients": [{}]}, "clients[0]", "names nobody"),
-    ({"metrics_clients": [{"cidr": "10.1/8"}]}, "metrics_clients[0].cidr", "is no network"),
+    ({"metrics_clients": [{"cidr": "10.0.0.0/8"}]}, "clients", "is missing, but metrics_clients"),
+    (
+        {"clients": [{"namespace": "a"}], "metrics_clients": [{"cidr": "10.1/8"}]},
+        "metrics_clients[0].cidr",
+        "is no network",
+    ),
     ({"replicas": 0}, "replicas", "from 1 to 64"),
     ({"files": None}, "files", "is missing"),
     ({"files": []}, "files", "at least one file"),
@@ -361,7 +366,11 @@ def test_clients_of_the_fleet_are_those_of_models_without_their_own():
     [
         ({"fleet_clients": []}, "fleet_clients", "at least one client"),
         ({"fleet_clients": [{"cidr": "x"}]}, "fleet_clients[0].cidr", "is no network"),
-        ({"fleet_metrics_clients": [{"pod": 1}]}, "fleet_metrics_clients[0].pod", "no such key"),
+        (
+            {"fleet_clients": [{"namespace": "a"}], "fleet_metrics_clients": [{"pod": 1}]},
+            "fleet_metrics_clients[0].pod",
+            "no such key",
+        ),
         ({"relay_monitor": "pods"}, "relay_monitor", "expected none, pod, service"),
         ({"relay_monitor": True}, "relay_monitor", "the boolean true"),
     ],
@@ -370,6 +379,20 @@ def test_wrong_clients_and_monitor_of_the_fleet(changes, key, words):
     (mistake,) = mistakes(**with_settings(changes))
     assert (mistake.model, mistake.key) == (None, key)
     assert words in mistake.message
+
+
+def test_readers_of_metrics_need_clients():
+    listed = [{"namespace": "team-b"}]
+    asked = with_settings({"fleet_metrics_clients": listed})
+    asked["models"] = [model(), model(name="own", clients=listed)]
+    (mistake,) = mistakes(**asked)
+    assert (mistake.model, mistake.key) == ("team-a/tiny", "clients")
+    assert "fleet_metrics_clients says who" in mistake.message
+    asked = with_settings({"fleet_metrics_clients": listed, "fleet_clients": listed})
+    assert resolve(**asked)["models"]["team-a/tiny"]["metrics_clients"] == listed
+    # A list that is wrong itself is one mistake.
+    asked = with_settings({"fleet_metrics_clients": listed, "fleet_clients": []})
+    assert [item.key for item in mistakes(**asked)] == ["fleet_clients"]
 
 
 def test_no_host_has_the_name_of_the_relays_metrics():

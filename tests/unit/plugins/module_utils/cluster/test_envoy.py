@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import socket
+import sys
 from typing import Any, Dict, List
 
 import pytest
@@ -73,6 +76,54 @@ def test_each_host_has_its_own_pin_and_the_rest_has_none() -> None:
         assert names == [{"san_type": "IP_ADDRESS", "matcher": {"exact": address}}]
     context = made["transport_socket"]["typed_config"]["common_tls_context"]
     assert context["validation_context"] == {"verify_certificate_hash": ["00" * 32]}
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "gpu.example"])
+def test_nobody_scrapes_a_host_that_drains(address: str) -> None:
+    (host,) = hosts(address)
+    found = []
+    for draining in (False, True):
+        one = dataclasses.replace(host, draining=draining)
+        files = envoy.render("team-a", "tiny", [one], "t", KEY)
+        made = json.loads(files.secret["cds.json"])["resources"]
+        (scrape,) = [item for item in made if item["name"] == "metrics-gpu1"]
+        (point,) = scrape["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        found.append(point["endpoint"]["address"]["socket_address"])
+        # No connection stays behind a scrape.
+        options = next(iter(scrape["typed_extension_protocol_options"].values()))
+        assert options["common_http_protocol_options"]["max_requests_per_connection"] == 1
+    assert found == [
+        {"address": address, "port_value": 9443},
+        {"address": "127.0.0.1", "port_value": 1},
+    ]
+
+
+def test_larger_bodies_may_take_longer() -> None:
+    seconds = [envoy_data.Limits(max_body=size << 20).reception for size in (1, 32, 64, 1024)]
+    assert seconds == [300, 300, 597, 9545]
+
+
+def test_who_is_slow_or_dead_is_given_up() -> None:
+    files = envoy.render("team-a", "tiny", hosts("10.0.0.1"), "t", KEY)
+    service = json.loads(files.plain["lds.json"])["resources"][0]
+    (chain,) = service["filter_chains"]
+    config = chain["filters"][0]["typed_config"]
+    assert config["request_timeout"] == "300s"
+    # Silence of an answer is no reason.
+    assert config["stream_idle_timeout"] == "0s"
+    assert {item["description"]: item["int_value"] for item in service["socket_options"]} == {
+        "SO_KEEPALIVE": 1,
+        "TCP_KEEPIDLE": 30,
+        "TCP_KEEPINTVL": 10,
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": 60000,
+    }
+    if sys.platform == "linux":
+        for item in service["socket_options"]:
+            name, value = item["description"], item["name"]
+            assert getattr(socket, name) == value
+            level = socket.SOL_SOCKET if name.startswith("SO_") else socket.IPPROTO_TCP
+            assert item["level"] == level
 
 
 def test_token_is_in_the_secret_files_alone() -> None:

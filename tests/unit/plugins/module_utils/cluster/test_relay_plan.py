@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import pathlib
@@ -203,6 +204,7 @@ def test_orphans() -> None:
         ({"port": 9464}, "port is that of its metrics"),
         ({"clients": []}, "clients is no list"),
         ({"metrics_clients": [{"cidr": "10.0.0.1/8"}]}, r"metrics_clients\[0\].cidr .* is no net"),
+        ({"metrics_clients": [{"cidr": "10.0.0.0/8"}]}, "metrics_clients without clients"),
         ({"health_path": "/x y"}, "health_path is not"),
         ({"health_path": "/%2e"}, "health_path is not"),
     ],
@@ -331,10 +333,19 @@ def test_a_host_that_drains_is_accepted_and_gets_nothing() -> None:
     assert endpoints(before) == ["gpu1", "gpu2"]
     assert endpoints(plan) == ["gpu1"]
     assert relay.draining(wanted, seen) == {"gpu2": "2026-01-01T00:00:00Z"}
-    # Its pins and its place in the policy stay.
+    # Its pins and its place in the policy stay; only scrapes do not reach it any more.
     made = [{one.kind: one.data["object"] for one in each.steps} for each in (before, plan)]
-    for kind in ("Secret", "NetworkPolicy"):
-        assert made[0][kind] == made[1][kind]
+    assert made[0]["NetworkPolicy"] == made[1]["NetworkPolicy"]
+    clusters = [
+        {
+            one["name"]: one
+            for one in json.loads(base64.b64decode(each["Secret"]["data"]["cds.json"]))["resources"]
+        }
+        for each in made
+    ]
+    assert {name for name, one in clusters[0].items() if one != clusters[1][name]} == {
+        "metrics-gpu2"
+    }
 
 
 def test_of_a_model_whose_hosts_all_drain_requests_wait() -> None:
@@ -350,6 +361,35 @@ def test_a_cluster_without_monitors_is_told_of() -> None:
     assert len(plan.steps) == 6
     assert "PodMonitor" in plan.facts["told"][0]
     assert relay.plan(desired(), observed(monitor="")).facts["told"] == []
+
+
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_somebody_elses_monitor_costs_the_monitor_alone(kind: str) -> None:
+    key = (kind, "team-a", "tiny-relay")
+    other = {
+        "kind": kind,
+        "metadata": {
+            "namespace": key[1],
+            "name": key[2],
+            "uid": "x",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        },
+    }
+    wanted = desired(monitor=kind[: -len("Monitor")].lower())
+    plan = relay.plan(wanted, observed(foreign={key: other}, monitor=kind))
+    verdict = plan.facts["verdicts"]["team-a/tiny"]
+    assert verdict.state == "served"
+    assert kind not in {step.kind for step in plan.steps}
+    assert len(plan.steps) == 6
+    (text,) = plan.facts["told"]
+    assert text.startswith("%s team-a/tiny-relay exists and is not this fleet's (" % kind)
+    assert "Helm" in text
+    made = [step.data["object"] for step in plan.steps]
+    again = relay.plan(wanted, observed(*made, foreign={key: other}, monitor=kind))
+    assert again.steps == []
+    # Once it is gone, the model has one of its own.
+    after = relay.plan(wanted, observed(*made, monitor=kind))
+    assert summaries(after) == ["update NetworkPolicy", "create %s" % kind]
 
 
 def test_a_monitor_comes_last_and_goes_first() -> None:
