@@ -47,6 +47,14 @@ def foreign(kind: str, namespace: str, name: str, owner: str) -> str:
     )
 
 
+def blind(namespace: str, model: str) -> str:
+    """What is said where the Service was somebody else's: it has neither labels nor port."""
+    return (
+        "ServiceMonitor %s/%s finds nothing: Service %s is one that is adopted, without a port for"
+        " metrics. Set relay_monitor: pod" % (namespace, labels.relay_name(model), model)
+    )
+
+
 def monitor(kind: str, fleet: str, namespace: str, model: str, hosts: List[str]) -> Dict[str, Any]:
     """The object: a target for each host's engine and one for the relay itself, in each pod."""
     paths = [(envoy_metrics.path_of(envoy_metrics.RELAY), "")]

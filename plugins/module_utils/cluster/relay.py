@@ -328,6 +328,8 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         told += others
         keys = _keys(model, monitor)
         claim = claims.of_model(model, keys, desired["fleet"], observed)
+        if claim.service and monitor == "ServiceMonitor":
+            told.append(monitors.blind(model.namespace, model.name))
         for conflict in claim.conflicts:
             findings[conflict.name] = conflict.finding
             if remembered.get(conflict.name) != conflict.finding:

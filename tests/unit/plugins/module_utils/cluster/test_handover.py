@@ -123,6 +123,23 @@ def test_what_is_not_handed_over_yet_is_one_step_more_for_a_check() -> None:
     assert "adopt: true" in plan.facts["verdicts"]["team-a/tiny"].reason
 
 
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_a_service_monitor_finds_nothing_of_it(done: bool, kind: str) -> None:
+    entry = {"name": "tiny", "namespace": "team-a", "hosts": ["gpu1"], "adopt": True}
+    wanted = desired(models=[entry], monitor=kind[: -len("Monitor")].lower())
+    key = ("Service", "team-a", "tiny")
+    if done:
+        seen = observed(handed_over(), monitor=kind)
+    else:
+        seen = observed(foreign={key: service()}, services={key: service()}, monitor=kind)
+    plan = relay.plan(wanted, seen)
+    assert "create %s" % kind in summaries(plan)
+    told = plan.facts["told"]
+    assert len(told) == (kind == "ServiceMonitor")
+    assert all("relay_monitor: pod" in text for text in told)
+
+
 def test_a_service_taken_out_of_the_inventory_is_released_not_removed() -> None:
     plan = relay.plan(desired(models=[], prune=True), observed(handed_over()))
     assert summaries(plan) == ["release Service"]
