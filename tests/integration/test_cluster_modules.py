@@ -224,7 +224,7 @@ def test_changes_are_minimal_and_service_keeps_its_address() -> None:
     assert made.changes == ["update Deployment it-a/tiny-relay", "update Service it-a/tiny"]
     service = api.get("service", "tiny", "it-a") or {}
     assert service["spec"]["clusterIP"] == address
-    assert [port["port"] for port in service["spec"]["ports"]] == [8080]
+    assert [port["port"] for port in service["spec"]["ports"]] == [8080, 9464]
     assert relay(model(hosts=["gpu1", "gpu2"], port=8080, replicas=3)).changes == []
     # Back again: what was ours and is no longer wanted goes.
     relay(model())
@@ -250,7 +250,9 @@ def test_a_host_drains_and_serves_again() -> None:
     assert mark("draining", "gpu1").changes == ["update ConfigMap it-fleet/host-gpu1"]
     assert mark("draining", "gpu1").changes == []
     told = relay(both)
-    assert told.changes == ["update ConfigMap it-a/tiny-relay"]
+    # In the Secret, where the host's metrics are asked for.
+    both_halves = ["update ConfigMap it-a/tiny-relay", "update Secret it-a/tiny-relay"]
+    assert told.changes == both_halves
     assert told["models"]["it-a/tiny"]["draining"] == ["gpu1"]
     assert serving() == ["gpu2"]
     # Registered anew, changed or not, it goes on to drain.
@@ -266,7 +268,7 @@ def test_a_host_drains_and_serves_again() -> None:
     assert serving() == ["nobody"]
     assert len(mark("serving", "gpu1", "gpu2").changes) == 2
     assert mark("serving", "gpu1", "gpu2").changes == []
-    assert relay(both).changes == ["update ConfigMap it-a/tiny-relay"]
+    assert relay(both).changes == both_halves
     assert serving() == ["gpu1", "gpu2"]
     unknown = mark("draining", "gpu1", "gpu9")
     assert unknown.failed

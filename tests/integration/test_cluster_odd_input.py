@@ -293,7 +293,7 @@ def test_one_right_that_is_missing_is_named() -> None:
     with lacking("", "services", "patch") as user:
         text = reason(relay(model(port=8080), impersonate_user=user))
     assert "patch services tiny in namespace it-a" in text
-    assert [port["port"] for port in live("service", "tiny")["spec"]["ports"]] == [80]
+    assert [port["port"] for port in live("service", "tiny")["spec"]["ports"]] == [80, 9464]
 
 
 def test_a_model_that_is_renamed_or_moved() -> None:

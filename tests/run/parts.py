@@ -77,7 +77,7 @@ AFTER = (
     # The first two wait more than they work. The others make beds of their own, one by one:
     # a bed's tests look for what it leaves on the machine, where another's would be in the way.
     _pytest("integration", "against real parts", "tests/integration",
-            bed="may", company=True, limit=1200),
+            bed="may", company=True, limit=2400),
     _pytest("testbed", "the test bed's own tests", "tests/testbed/tests",
             bed="must", company=True, limit=1200),
     _pytest("installed", "the archive alone provisions a fleet: oldest and newest versions",

@@ -47,10 +47,11 @@ def is_adopted(item: Dict[str, Any]) -> bool:
     """Whether a Service was somebody else's before it served a model of a fleet.
 
     The annotation alone does not say so: a tenant may write it on the Service that a fleet made,
-    and would then be given that one.
+    and would then be given that one. Those have labels that no adopted one gets.
     """
     meta = item["metadata"]
-    made = (meta.get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGER
+    marks = meta.get("labels") or {}
+    made = (marks.get(labels.MANAGED_BY), marks.get(labels.COMPONENT)) == (labels.MANAGER, "relay")
     return (
         item["kind"] == "Service" and labels.ADOPTED in (meta.get("annotations") or {}) and not made
     )
