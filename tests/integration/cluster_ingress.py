@@ -39,8 +39,8 @@ def find_envoy() -> Optional[str]:
     return os.environ.get("TETHER_TEST_ENVOY") or shutil.which("envoy")
 
 
-def eventually(what: Callable[[], bool], seconds: float = 90) -> float:
-    """Waits as long as a kubelet may take that nobody woke; how long it took."""
+def eventually(what: Callable[[], bool], seconds: float = 150) -> float:
+    """Waits as long as a kubelet may take that nobody woke (90 s, and more when busy); how long."""
     start = time.monotonic()
     while not what():
         assert time.monotonic() - start < seconds

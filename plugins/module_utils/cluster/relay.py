@@ -674,7 +674,8 @@ def _model_steps(
                 selector = labels.query(labels.pod_selector(desired["fleet"], model.name))
                 data["touch"] = (
                     (model.namespace, selector),
-                    observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    # Two runs within a second are two changes: the same text would wake nobody.
+                    observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ-") + secrets.token_hex(2),
                 )
             steps.append(step("update", item, live, model.key, **data))
     surplus = _surplus_steps(model, observed["ours"])
