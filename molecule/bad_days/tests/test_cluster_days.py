@@ -102,7 +102,7 @@ def test_a_namespace_is_missing(poor_day):
 
 def test_a_port_that_somebody_edited_is_mended(poor_day):
     ports = get("service", "crowded", "-n", "crowd")["spec"]["ports"]
-    assert [port["port"] for port in ports] == [80]
+    assert [port["port"] for port in ports] == [80, 9464]
     assert "crowd/crowded (" not in poor_day.text
     assert served("crowded", "crowd")
 
