@@ -18,9 +18,13 @@ import sys
 import traceback
 from typing import Any, Dict, List, Optional
 
+import pytest
 from ansible.module_utils.testing import patch_module_args
 
 KUBECONFIG = os.environ.get("TETHER_TEST_KUBECONFIG")
+NEEDS_CLUSTER = pytest.mark.skipif(
+    KUBECONFIG is None, reason="no cluster: set TETHER_TEST_KUBECONFIG"
+)
 FLEET_NAMESPACE = "it-fleet"
 DIGEST = "@sha256:" + "0" * 64
 WRITES = ("POST", "PUT", "PATCH", "DELETE")

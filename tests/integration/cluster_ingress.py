@@ -25,6 +25,7 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -37,6 +38,11 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import drain,
 def find_envoy() -> Optional[str]:
     """The Envoy binary to test with: ``TETHER_TEST_ENVOY`` or the one in the path."""
     return os.environ.get("TETHER_TEST_ENVOY") or shutil.which("envoy")
+
+
+NEEDS_ENVOY = pytest.mark.skipif(
+    find_envoy() is None, reason="no Envoy: set TETHER_TEST_ENVOY or put envoy into the path"
+)
 
 
 def eventually(what: Callable[[], bool], seconds: float = 150) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 
@@ -18,16 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster_api as api
 from test_cluster_modules import created, model, namespace, prepare, record, relay
 
-pytestmark = pytest.mark.skipif(
-    api.KUBECONFIG is None, reason="no cluster: set TETHER_TEST_KUBECONFIG"
-)
-
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    api.next_world()
-    yield
-    api.clean()
+pytestmark = [api.NEEDS_CLUSTER, pytest.mark.usefixtures("world")]
 
 
 def service(

@@ -9,7 +9,6 @@ import pathlib
 import re
 import shlex
 import sys
-from typing import Iterator
 
 import pytest
 import yaml
@@ -18,18 +17,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster_api as api
 from test_cluster_modules import foreign_service, namespace, prepare, record, relay
 
-pytestmark = pytest.mark.skipif(
-    api.KUBECONFIG is None, reason="no cluster: set TETHER_TEST_KUBECONFIG"
-)
+pytestmark = [api.NEEDS_CLUSTER, pytest.mark.usefixtures("world")]
 
 RIGHTS = pathlib.Path(__file__).parents[2] / "docs" / "cluster-rights.yml"
-
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    api.next_world()
-    yield
-    api.clean()
 
 
 def test_a_record_whose_labels_were_taken_costs_no_other_host() -> None:

@@ -19,15 +19,13 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import caddy_bed
-from cluster_ingress import Relay, find_envoy
+from cluster_ingress import NEEDS_ENVOY, Relay, find_envoy
 
 TOKEN = "T" * 43
 DRAIN_KEY = "d" * 32
 ENVOY = find_envoy()
 
-pytestmark = pytest.mark.skipif(
-    ENVOY is None, reason="no Envoy: set TETHER_TEST_ENVOY or put envoy into the path"
-)
+pytestmark = NEEDS_ENVOY
 
 
 class Both:

@@ -25,20 +25,13 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from cluster_ingress import Authority, Ingress, Leaf, Relay, eventually, find_envoy
+from cluster_ingress import NEEDS_ENVOY, Authority, Ingress, Leaf, Relay, eventually, find_envoy
 
 TOKEN = "tok%en-" + "x" * 37
 DRAIN_KEY = "d" * 32
 ENVOY = find_envoy()
 
-pytestmark = pytest.mark.skipif(
-    ENVOY is None, reason="no Envoy: set TETHER_TEST_ENVOY or put envoy into the path"
-)
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority()
+pytestmark = NEEDS_ENVOY
 
 
 class Bench:

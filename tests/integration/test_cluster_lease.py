@@ -20,9 +20,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster_api as api
 
-pytestmark = pytest.mark.skipif(
-    api.KUBECONFIG is None, reason="no cluster: set TETHER_TEST_KUBECONFIG"
-)
+pytestmark = api.NEEDS_CLUSTER
 
 
 @pytest.fixture

@@ -26,17 +26,10 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from cluster_ingress import Answer, Authority, Ingress, eventually
-from test_cluster_envoy import ENVOY, Bench, host
+from cluster_ingress import NEEDS_ENVOY, Answer, Authority, Ingress, eventually
+from test_cluster_envoy import Bench, host
 
-pytestmark = pytest.mark.skipif(
-    ENVOY is None, reason="no Envoy: set TETHER_TEST_ENVOY or put envoy into the path"
-)
-
-
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return Authority()
+pytestmark = NEEDS_ENVOY
 
 
 class Crowd:

@@ -24,15 +24,13 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import caddy_bed
 import prometheus_text
-from cluster_ingress import Answer, Relay, eventually, find_envoy
+from cluster_ingress import NEEDS_ENVOY, Answer, Relay, eventually, find_envoy
 
 TOKEN = "T" * 43
 ENVOY = find_envoy()
 PAGE = b'# TYPE toy_requests counter\ntoy_requests{slot="1"} 5\n'
 
-pytestmark = pytest.mark.skipif(
-    ENVOY is None, reason="no Envoy: set TETHER_TEST_ENVOY or put envoy into the path"
-)
+pytestmark = NEEDS_ENVOY
 
 
 def page(body: bytes, *more: str) -> bytes:

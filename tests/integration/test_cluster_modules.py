@@ -9,7 +9,7 @@ import json
 import pathlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -17,22 +17,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import cluster_api as api
 from cluster_ingress import Authority
 
-pytestmark = pytest.mark.skipif(
-    api.KUBECONFIG is None, reason="no cluster: set TETHER_TEST_KUBECONFIG"
-)
+pytestmark = [api.NEEDS_CLUSTER, pytest.mark.usefixtures("world")]
 
 AUTHORITY = Authority()
 # Nobody answers there, and at once: a name would keep the node's queue of pulls busy.
 IMAGE = "127.0.0.1:1/envoy" + api.DIGEST
 LEAVES = {"gpu1": AUTHORITY.leaf("10.9.0.11"), "gpu2": AUTHORITY.leaf("10.9.0.12")}
 KINDS = ("NetworkPolicy", "ConfigMap", "Secret", "PodDisruptionBudget", "Deployment", "Service")
-
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    api.next_world()
-    yield
-    api.clean()
 
 
 def record(host: str = "gpu1", address: str = "", **more: Any) -> Dict[str, Any]:

@@ -26,18 +26,9 @@ from cluster_ingress import Authority
 from test_cluster_modules import created, model, namespace, prepare, relay
 from test_cluster_pods import own_address
 
-pytestmark = pytest.mark.skipif(
-    api.KUBECONFIG is None, reason="no cluster: set TETHER_TEST_KUBECONFIG"
-)
+pytestmark = [api.NEEDS_CLUSTER, pytest.mark.usefixtures("world")]
 
 RIGHTS = pathlib.Path(__file__).parents[2] / "docs" / "cluster-rights.yml"
-
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    api.next_world()
-    yield
-    api.clean()
 
 
 def live(kind: str, name: str, place: str = "it-a") -> Dict[str, Any]:

@@ -21,7 +21,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from cluster_ingress import Authority, Ingress, Relay, eventually, find_envoy
+from cluster_ingress import NEEDS_ENVOY, Authority, Ingress, Relay, eventually, find_envoy
 
 ENVOY = find_envoy()
 UPGRADE = (
@@ -29,9 +29,7 @@ UPGRADE = (
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 
-pytestmark = pytest.mark.skipif(
-    ENVOY is None, reason="no Envoy: set TETHER_TEST_ENVOY or put envoy into the path"
-)
+pytestmark = NEEDS_ENVOY
 
 
 class Bench:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
 
 LEAST_REQUEST, ROUND_ROBIN, AFFINITY = "least_request", "round_robin", "affinity"
 POLICIES = (LEAST_REQUEST, ROUND_ROBIN, AFFINITY)
@@ -80,20 +81,19 @@ def read(entry: Dict[str, Any], relays: int) -> Tuple[Balancing, List[str]]:
         isinstance(header, str) and _HEADER.fullmatch(header)
     ):
         wrong.append("affinity_header is not a header's name")
-    numbers = {}
-    for key, lowest, highest, default in (
-        ("parallel", 0, MAX_PARALLEL, 0),
-        ("queue", 1, MAX_QUEUE, QUEUE),
-    ):
-        value = entry.get(key)
-        value = default if value is None else value
-        if isinstance(value, str) and value.isdigit():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            wrong.append("%s is not a number from %d to %d" % (key, lowest, highest))
-            value = default
-        numbers[key] = value
-    return Balancing(policy, header, numbers["parallel"], numbers["queue"], relays), wrong
+    parallel, queue = entry.get("parallel"), entry.get("queue")
+    parallel = 0 if parallel is None else parallel
+    queue = QUEUE if queue is None else queue
+    return (
+        Balancing(
+            policy,
+            header,
+            forms.number("parallel", parallel, 0, 0, MAX_PARALLEL, wrong),
+            forms.number("queue", queue, QUEUE, 1, MAX_QUEUE, wrong),
+            relays,
+        ),
+        wrong,
+    )
 
 
 def circuit_breakers(balancing: Balancing, hosts: int) -> Dict[str, Any]:

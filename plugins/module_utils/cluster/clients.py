@@ -8,11 +8,9 @@ import ipaddress
 import re
 from typing import Any, Dict, List, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms
+
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
-_KEY = re.compile(
-    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-)
 
 # The API server gives each namespace this label.
 _NAME_LABEL = "kubernetes.io/metadata.name"
@@ -79,8 +77,7 @@ def _labels(pods: Any) -> List[Tuple[str, str]]:
     return [
         (".pods", "%s is no label with a text as its value" % _shown(key))
         for key, value in pods.items()
-        if not (isinstance(key, str) and _KEY.fullmatch(key))
-        or not (isinstance(value, str) and _VALUE.fullmatch(value))
+        if not forms.is_label(key, value)
     ]
 
 

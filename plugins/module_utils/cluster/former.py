@@ -12,13 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Union
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import forms, labels
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # As Kubernetes 1.34 takes them: apimachinery's util/validation.
-_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?" + _NAME)
-_LABEL_VALUE = re.compile("(%s)?" % _NAME)
 _PORT = re.compile(r"[1-9][0-9]{0,4}/TCP")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
@@ -51,10 +48,10 @@ def is_adopted(item: Dict[str, Any]) -> bool:
     """
     meta = item["metadata"]
     marks = meta.get("labels") or {}
-    made = (marks.get(labels.MANAGED_BY), marks.get(labels.COMPONENT)) == (labels.MANAGER, "relay")
-    return (
-        item["kind"] == "Service" and labels.ADOPTED in (meta.get("annotations") or {}) and not made
-    )
+    made = {labels.MANAGED_BY: labels.MANAGER, labels.COMPONENT: labels.RELAY}
+    if all(marks.get(key) == value for key, value in made.items()):
+        return False
+    return item["kind"] == "Service" and labels.ADOPTED in (meta.get("annotations") or {})
 
 
 def text(former: Former) -> str:
@@ -99,10 +96,7 @@ def _is_selector(found: Any) -> bool:
     return (
         isinstance(found, dict)
         and 0 < len(found) <= _MOST
-        and all(
-            _LABEL_KEY.fullmatch(key) and isinstance(value, str) and _LABEL_VALUE.fullmatch(value)
-            for key, value in found.items()
-        )
+        and all(forms.is_label(key, value) for key, value in found.items())
     )
 
 

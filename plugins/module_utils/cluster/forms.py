@@ -9,6 +9,7 @@ others never refuse. Standard library only: the check needs no cluster's librari
 from __future__ import annotations
 
 import re
+from typing import Any, List
 
 MAX_REPLICAS = 64
 # A record is the ConfigMap ``host-<name>``, and its name may have 253 characters.
@@ -19,6 +20,9 @@ HOST = "a name of lower-case letters, digits, - and ."
 
 _DIGEST = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 _LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_LABEL_NAME = r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?" + _LABEL_NAME)
+_LABEL_VALUE = re.compile("(%s)?" % _LABEL_NAME)
 _PATH = re.compile(r"/[A-Za-z0-9/_.~-]*")
 _SUBDOMAIN = re.compile(r"%s(\.%s)*" % (_LABEL, _LABEL))
 
@@ -41,3 +45,27 @@ def is_subdomain(text: str) -> bool:
 def is_host(name: str) -> bool:
     """Whether a host of this inventory name can have a registration record."""
     return len(name) <= MAX_HOST and is_subdomain(name)
+
+
+def is_label(key: Any, value: Any) -> bool:
+    """Whether two values are a Kubernetes label's key and its value."""
+    return (
+        isinstance(key, str)
+        and bool(_LABEL_KEY.fullmatch(key))
+        and isinstance(value, str)
+        and bool(_LABEL_VALUE.fullmatch(value))
+    )
+
+
+def number(key: str, value: Any, default: int, lowest: int, highest: int, wrong: List[str]) -> int:
+    """A whole number of an entry, which a template may have made a text.
+
+    :param default: what stands for one that is wrong
+    :param wrong: gets what is wrong with it
+    """
+    if isinstance(value, str) and value.isdigit():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest:
+        return value
+    wrong.append("%s is not a number from %d to %d" % (key, lowest, highest))
+    return default

@@ -17,6 +17,8 @@ MODEL = "tether.fleet/model"
 RECORD = "tether.fleet/record"
 COMPONENT = "app.kubernetes.io/component"
 NAME = "app.kubernetes.io/name"
+# What COMPONENT says of an object: that relays serve, or that nothing stands before its hosts.
+RELAY, DIRECT = "relay", "direct"
 
 # Touched on relay pods when their files change: the kubelet then looks at once instead of within
 # its sync period of about a minute.
@@ -55,7 +57,7 @@ def fleet_labels(fleet: str) -> Dict[str, str]:
 def model_labels(fleet: str, model: str) -> Dict[str, str]:
     """The labels of an object that serves one model."""
     labels = fleet_labels(fleet)
-    labels.update({MODEL: model, NAME: relay_name(model), COMPONENT: "relay"})
+    labels.update({MODEL: model, NAME: relay_name(model), COMPONENT: RELAY})
     return labels
 
 
@@ -73,7 +75,7 @@ def record_labels(fleet: str, kind: str) -> Dict[str, str]:
 
 def pod_selector(fleet: str, model: str) -> Dict[str, str]:
     """What selects the relay pods of a model inside its namespace."""
-    return {FLEET: fleet, MODEL: model, COMPONENT: "relay"}
+    return {FLEET: fleet, MODEL: model, COMPONENT: RELAY}
 
 
 def fleet_selector(fleet: str, record: Optional[str] = None) -> str:

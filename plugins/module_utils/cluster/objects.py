@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     balancing,
@@ -150,6 +150,17 @@ def namespace(name: str, fleet: str) -> Dict[str, Any]:
     }
 
 
+def http_port(model: Model, target: Union[int, str]) -> Dict[str, Any]:
+    """The port of a Service at which a model answers."""
+    return {
+        "name": "http",
+        "port": model.port,
+        "protocol": "TCP",
+        "targetPort": target,
+        "appProtocol": "http",
+    }
+
+
 def service(model: Model, fleet: str) -> Dict[str, Any]:
     item = _object(
         model,
@@ -160,13 +171,7 @@ def service(model: Model, fleet: str) -> Dict[str, Any]:
             "type": "ClusterIP",
             "selector": labels.pod_selector(fleet, model.name),
             "ports": [
-                {
-                    "name": "http",
-                    "port": model.port,
-                    "protocol": "TCP",
-                    "targetPort": "http",
-                    "appProtocol": "http",
-                },
+                http_port(model, "http"),
                 {
                     "name": "metrics",
                     "port": envoy_data.METRICS_PORT,
@@ -367,14 +372,17 @@ def _probe(path: str, period: int, failures: int) -> Dict[str, Any]:
 
 
 def _object(model: Model, fleet: str, api: str, kind: str, **rest: Any) -> Dict[str, Any]:
-    item: Dict[str, Any] = {
+    marks = labels.model_labels(fleet, model.name)
+    return of_model(model, api, kind, labels.relay_name(model.name), marks, **rest)
+
+
+def of_model(
+    model: Model, api: str, kind: str, name: str, marks: Dict[str, str], **rest: Any
+) -> Dict[str, Any]:
+    """An object in a model's namespace, with the labels ``marks``."""
+    return {
         "apiVersion": api,
         "kind": kind,
-        "metadata": {
-            "name": labels.relay_name(model.name),
-            "namespace": model.namespace,
-            "labels": labels.model_labels(fleet, model.name),
-        },
+        "metadata": {"name": name, "namespace": model.namespace, "labels": marks},
+        **rest,
     }
-    item.update(rest)
-    return item

@@ -184,16 +184,13 @@ def read_models(
             or not all(isinstance(host, str) for host in hosts)
         ):
             wrong.append("%s: hosts is not a list of names" % label)
-        numbers = {}
         ranges = (("port", 80, 65535), ("replicas", 2, forms.MAX_REPLICAS))
-        for option, default, highest in ranges:
-            value = entry.get(option, default)
-            if isinstance(value, str) and value.isdigit():
-                value = int(value)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= highest:
-                wrong.append("%s: %s is not a number from 1 to %d" % (label, option, highest))
-                value = default
-            numbers[option] = value
+        mistakes = []
+        numbers = {
+            option: forms.number(option, entry.get(option, default), default, 1, highest, mistakes)
+            for option, default, highest in ranges
+        }
+        wrong += ["%s: %s" % (label, text) for text in mistakes]
         direct = service is not None and service.direct
         if numbers["port"] == envoy_data.METRICS_PORT and not direct:
             wrong.append("%s: port is that of its metrics" % label)

@@ -17,7 +17,6 @@ Key = Tuple[str, str, str]
 
 # Beyond those of relays. They are asked for only where some object says that there is one.
 KINDS = ("EndpointSlice", "Ingress")
-_RELAY, _DIRECT = "relay", "direct"
 
 
 def direct_objects(model: objects.Model, fleet: str) -> List[Dict[str, Any]]:
@@ -33,15 +32,7 @@ def direct_objects(model: objects.Model, fleet: str) -> List[Dict[str, Any]]:
         "Service",
         spec={
             "type": "ClusterIP",
-            "ports": [
-                {
-                    "name": "http",
-                    "port": model.port,
-                    "protocol": "TCP",
-                    "targetPort": port,
-                    "appProtocol": "http",
-                }
-            ],
+            "ports": [objects.http_port(model, port)],
         },
     )
     service["metadata"]["name"] = model.name
@@ -108,7 +99,7 @@ def kinds_there(wanted: Iterable[objects.Model], ours: Iterable[Dict[str, Any]])
             found |= {"Ingress"} if model.service.ingress else set()
     for item in ours:
         marks = item["metadata"].get("labels") or {}
-        found |= {"EndpointSlice"} if marks.get(labels.COMPONENT) == _DIRECT else set()
+        found |= {"EndpointSlice"} if marks.get(labels.COMPONENT) == labels.DIRECT else set()
         found |= {"Ingress"} if marks.get(labels.INGRESS) else set()
     return [kind for kind in KINDS if kind in found]
 
@@ -120,7 +111,11 @@ def is_direct(service: Dict[str, Any]) -> bool:
     relayed one, taken away alone, is mended, for a Service made anew has another address.
     """
     mark = (service["metadata"].get("labels") or {}).get(labels.COMPONENT)
-    return mark == _DIRECT if mark in (_RELAY, _DIRECT) else not service["spec"].get("selector")
+    return (
+        mark == labels.DIRECT
+        if mark in (labels.RELAY, labels.DIRECT)
+        else not service["spec"].get("selector")
+    )
 
 
 def keep_family(item: Dict[str, Any], live: Dict[str, Any]) -> None:
@@ -166,18 +161,9 @@ def _slices(
 
 
 def _object(model: objects.Model, fleet: str, api: str, kind: str, **rest: Any) -> Dict[str, Any]:
-    item: Dict[str, Any] = {
-        "apiVersion": api,
-        "kind": kind,
-        "metadata": {
-            "name": labels.direct_name(model.name),
-            "namespace": model.namespace,
-            "labels": labels.service_labels(fleet, model.name, _component(model)),
-        },
-    }
-    item.update(rest)
-    return item
+    marks = labels.service_labels(fleet, model.name, _component(model))
+    return objects.of_model(model, api, kind, labels.direct_name(model.name), marks, **rest)
 
 
 def _component(model: objects.Model) -> str:
-    return _DIRECT if model.service and model.service.direct else _RELAY
+    return labels.DIRECT if model.service and model.service.direct else labels.RELAY

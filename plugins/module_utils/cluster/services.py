@@ -39,22 +39,13 @@ def read(entry: Dict[str, Any]) -> Tuple[Optional[Service], List[str]]:
         return None, []
     wrong: List[str] = []
     direct = entry.get("expose") == "direct"
-    numbers = {}
-    ranges = (("host_port", 0, 0, 65535), ("health_status", 200, 200, 499))
-    for option, default, lowest, highest in ranges:
-        value = entry.get(option) or default
-        if isinstance(value, str) and value.isdigit():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            wrong.append("%s is not a number from %d to %d" % (option, lowest, highest))
-            value = default
-        numbers[option] = value
-    if direct and not numbers["host_port"]:
+    port = forms.number("host_port", entry.get("host_port") or 0, 0, 0, 65535, wrong)
+    status = forms.number("health_status", entry.get("health_status") or 200, 200, 200, 499, wrong)
+    if direct and not port:
         wrong.append("host_port is missing")
     ingress = entry.get("ingress")
     if ingress is not None:
         wrong += _ingress_mistakes(ingress)
-    port, status = numbers["host_port"], numbers["health_status"]
     return Service(direct, port, bool(entry.get("websocket")), status, ingress), wrong
 
 
