@@ -62,6 +62,25 @@ def test_no_large_file() -> None:
     assert [name(path) for path in FILES if path.stat().st_size > limit] == []
 
 
+def test_lists_keep_their_order() -> None:
+    """Ansible's filters of sets give their result in an order that differs from run to run (they
+    are Python's sets, mathstuff.py), so they may tell how many there are and no more."""
+    filters = re.compile(
+        r"\|\s*(?:ansible\.builtin\.)?(intersect|difference|symmetric_difference|union)\([^|}]*(?:\|\s*(\w+))?"
+    )
+    texts = {
+        name(path): " ".join(text_of(path).split())
+        for path in FILES
+        if path.suffix in (".yml", ".j2") and path.parts[len(ROOT.parts)] in ("playbooks", "roles")
+    }
+    assert [
+        f"{where}: {found[0]}"
+        for where, text in texts.items()
+        for found in filters.finditer(text)
+        if found[2] not in ("length", "sort")
+    ] == []
+
+
 def test_python_headers() -> None:
     """Annotations that old Pythons can read in every file with code; the licence in what ships."""
     missing = []
