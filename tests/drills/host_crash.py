@@ -15,7 +15,6 @@ cut does; its link is a pair of virtual interfaces, one of which is set down.
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -23,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from drill_parts import fleet, report
+from drill_parts import fleet, options, report
 from drill_parts.load import Load
 
 bed = fleet.bed
@@ -84,24 +83,22 @@ def judge(name: str, broken: float, mended: float, load: Load) -> tuple[list[str
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, default=1000, help="requests a break, at least")
-    options = parser.parse_args()
+    told = options.read(__doc__)
     fleet.build()
     fleet.wait_for_relays(fleet.replicas())
     problems: list[str] = []
     figures = {}
     total = lost = 0
-    for name, break_it, mend_it in BREAKS:
+    for name, break_it, mend_it in BREAKS[:1] if told.short else BREAKS:
         with Load(fleet.service(), fleet.MODEL) as load:
-            load.wait_for(options.requests // 4)
+            load.wait_for(told.requests // 4)
             broken = load.seconds()
             break_it()
-            load.wait_for(options.requests // 4)
+            load.wait_for(told.requests // 4)
             time.sleep(max(0.0, 15 - (load.seconds() - broken)))
             mended = load.seconds()
             mend_it()
-            load.wait_for(options.requests // 2)
+            load.wait_for(told.requests // 2)
             time.sleep(10)
         found, allowed = judge(name, broken, mended, load)
         problems += found

@@ -14,7 +14,6 @@ For comparison: LLMKube 0.10.0 reports an outage of 19 s when its host restarts.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -22,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drill_parts import fleet, report
+from drill_parts import fleet, options, report
 from drill_parts.load import Load
 
 bed = fleet.bed
@@ -50,6 +49,8 @@ def machine(host: str, _unit: str) -> None:
 
 
 RESTARTS: tuple[Callable[[str, str], None], ...] = (ingress, engine, machine)
+# The short form has one of them, and a model with two hosts alone.
+SHORT = (ingress,)
 
 
 def changed() -> str:
@@ -61,13 +62,18 @@ def changed() -> str:
 
 
 def drill(
-    host: str, namespace: str, model: str, requests: int, variables: tuple[str, ...]
+    host: str,
+    namespace: str,
+    model: str,
+    requests: int,
+    variables: tuple[str, ...],
+    restarts: tuple[Callable[[str, str], None], ...],
 ) -> tuple[Load, dict[str, Any]]:
     """Each restart of one host under load of one model; the load, and seconds by restart."""
     seconds: dict[str, Any] = {}
     hosts = ("-e", f"drain_hosts={host}", *variables)
     with Load(fleet.service(namespace, model), model, timeout=WAIT + 60) as load:
-        for restart in RESTARTS:
+        for restart in restarts:
             load.wait_for(requests // 4)
             drained = fleet.play("drain", *hosts)
             began = time.monotonic()
@@ -91,9 +97,7 @@ def drill(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, default=1000, help="requests a model, at least")
-    options = parser.parse_args()
+    told = options.read(__doc__)
     variables = ("-e", json.dumps({"relay_host_wait": WAIT}))
     fleet.build(*variables)
     (lone,) = [
@@ -101,20 +105,23 @@ def main() -> int:
         for item in bed.declared_models()
         if (item["namespace"], item["name"]) == fleet.LONE
     ]
+    phases = {"two hosts": ("gpu1", fleet.NAMESPACE, fleet.MODEL)}
+    if not told.short:
+        phases["one host"] = (lone[0], *fleet.LONE)
     problems: list[str] = []
-    two, seconds = drill("gpu1", fleet.NAMESPACE, fleet.MODEL, options.requests, variables)
-    one, alone = drill(lone[0], *fleet.LONE, options.requests, variables)
-    for name, load in (("two hosts", two), ("one host", one)):
+    figures: dict[str, Any] = {}
+    for name, (host, namespace, model) in phases.items():
+        load, seconds = drill(
+            host, namespace, model, told.requests, variables, SHORT if told.short else RESTARTS
+        )
         problems += [f"{name}: {loss}" for loss in report.losses(load.outcome)]
-    return report.end(
-        "host-restart",
-        problems,
-        requests=two.outcome.total + one.outcome.total,
-        lost=len(two.outcome.bad) + len(one.outcome.bad),
-        two_hosts=seconds,
-        one_host=alone,
-        longest=(two.outcome.longest, one.outcome.longest),
-    )
+        figures[name] = {
+            "requests": load.outcome.total,
+            "lost": len(load.outcome.bad),
+            "longest": load.outcome.longest,
+            "seconds": seconds,
+        }
+    return report.end("host-restart", problems, **figures)
 
 
 if __name__ == "__main__":

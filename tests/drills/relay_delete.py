@@ -10,21 +10,17 @@ For comparison: LLMKube 0.10.0 reports that it serves again 8 s after its relay 
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 
-from drill_parts import fleet, report
+from drill_parts import fleet, options, report
 from drill_parts.load import Load
 
 bed = fleet.bed
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=4, help="pods that are deleted")
-    parser.add_argument("--requests", type=int, default=1000, help="requests, at least")
-    options = parser.parse_args()
+    told = options.read(__doc__, rounds=(4, 1, "pods that are deleted"))
     fleet.build()
     wanted = fleet.replicas()
     fleet.wait_for_relays(wanted)
@@ -32,8 +28,8 @@ def main() -> int:
     deleted: list[str] = []
     gone: list[float] = []
     with Load(fleet.service(), fleet.MODEL) as load:
-        for number in range(options.rounds):
-            load.wait_for(options.requests // (2 * options.rounds))
+        for number in range(told.rounds):
+            load.wait_for(told.requests // (2 * told.rounds))
             name = fleet.relays()[number % wanted]["metadata"]["name"]
             deleted.append(name)
             began = time.monotonic()
@@ -41,7 +37,7 @@ def main() -> int:
             fleet.wait_for_relays(wanted)
             gone.append(round(time.monotonic() - began, 1))
             print(f"{name} was replaced after {gone[-1]} s", flush=True)
-        load.wait_for(max(50, options.requests - load.outcome.total))
+        load.wait_for(max(50, told.requests - load.outcome.total))
     warnings = [
         f"{item['reason']}: {item['message']}"
         for item in bed.get("events", "-n", fleet.NAMESPACE)["items"]

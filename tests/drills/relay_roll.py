@@ -13,12 +13,11 @@ to that node.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 
-from drill_parts import fleet, report
+from drill_parts import fleet, options, report
 from drill_parts.load import Load
 
 bed = fleet.bed
@@ -76,22 +75,22 @@ def evict() -> float:
 
 
 STEPS = (roll, pins, evict)
+# The short form leaves out what is `relay-delete` in another way, and the rolling of pods.
+SHORT = (pins,)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--requests", type=int, default=1000, help="requests, at least")
-    options = parser.parse_args()
+    told = options.read(__doc__)
     fleet.build()
     fleet.wait_for_relays(fleet.replicas())
     seconds: dict[str, float] = {}
     with Load(fleet.service(), fleet.MODEL) as load:
-        for step in STEPS:
-            load.wait_for(options.requests // 4)
+        for step in SHORT if told.short else STEPS:
+            load.wait_for(told.requests // 4)
             seconds[step.__name__] = step()
             lost = len(load.outcome.bad)
             print(f"{step.__name__}: {seconds[step.__name__]} s, lost {lost}", flush=True)
-        load.wait_for(max(50, options.requests - load.outcome.total))
+        load.wait_for(max(50, told.requests - load.outcome.total))
     return report.finish(
         "relay-roll", load.outcome, [], seconds=seconds, longest=load.outcome.longest
     )

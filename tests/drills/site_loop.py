@@ -11,35 +11,31 @@ either.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 
-from drill_parts import fleet, report
+from drill_parts import fleet, options, report
 from drill_parts.load import Load
 
 bed = fleet.bed
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=10, help="runs of site.yml")
-    parser.add_argument("--requests", type=int, default=1000, help="requests, at least")
-    options = parser.parse_args()
+    told = options.read(__doc__, runs=(10, 2, "runs of site.yml"))
     fleet.build()
     problems: list[str] = []
     seconds: list[float] = []
     fleet.wait_for_relays(fleet.replicas())
     begin = bed.audit_size()
     with Load(fleet.service(), fleet.MODEL) as load:
-        for number in range(options.runs):
+        for number in range(told.runs):
             began = time.monotonic()
             done = bed.site(*(("-e", "survey_trust=false") if number % 2 else ()))
             seconds.append(round(time.monotonic() - began, 1))
             print(f"run {number + 1}: {seconds[-1]} s, {load.outcome.total} requests", flush=True)
             if done.returncode:
                 problems.append(f"run {number + 1} failed:\n{done.stdout[-2000:]}")
-        load.wait_for(max(0, options.requests - load.outcome.total))
+        load.wait_for(max(0, told.requests - load.outcome.total))
     problems += [
         f"a write to the cluster: {line}" for line in bed.writes(bed.requests_since(begin))
     ]

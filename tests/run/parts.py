@@ -70,9 +70,6 @@ BEFORE = (
          company=True),
     Part("mypy", "types", (PYTHON, "tests/run/typecheck.py"), company=True),
 )  # fmt: skip
-# It builds the bed's fleet anew, so nothing else may use the bed meanwhile.
-KILLED = Part("killed", "runs that are killed, and the ones after them",
-              (PYTHON, "tests/drills/killed.py", "--short"), bed="must", limit=1800)  # fmt: skip
 AFTER = (
     # The first two wait more than they work. The others make beds of their own, one by one:
     # a bed's tests look for what it leaves on the machine, where another's would be in the way.
@@ -127,11 +124,29 @@ def programs(folder: str, name: str = "") -> list[Part]:
     ]
 
 
+def short_drills() -> list[Part]:
+    """The drills in their short forms, each a part of its own: nothing else may use the bed
+    meanwhile. The last one takes the fleet away."""
+    found = sorted(
+        (ROOT / "tests" / "drills").glob("[a-z]*.py"), key=lambda path: path.stem == "killed"
+    )
+    return [
+        Part(
+            path.stem.replace("_", "-"),
+            "a drill in its short form",
+            (PYTHON, str(path.relative_to(ROOT)), "--short"),
+            bed="must",
+            limit=1800,
+        )
+        for path in found
+    ]
+
+
 def choose(words: list[str]) -> list[Part]:
     """The parts that ``words`` name; all that check the project when there are none."""
     name = os.environ.get("NAME", "")
     if not words:
-        return [*BEFORE, *molecule(), KILLED, *AFTER]
+        return [*BEFORE, *molecule(), *short_drills(), *AFTER]
     chosen: list[Part] = []
     for word in words:
         if word == "molecule":
@@ -139,13 +154,10 @@ def choose(words: list[str]) -> list[Part]:
         elif word in ("bench", "drills"):
             chosen += programs(word, name)
         else:
-            match = [part for part in (*BEFORE, KILLED, *AFTER) if part.name == word]
+            known = [*BEFORE, *short_drills(), *AFTER]
+            match = [part for part in known if part.name == word]
             if not match:
-                names = [part.name for part in (*BEFORE, KILLED, *AFTER)] + [
-                    "molecule",
-                    "bench",
-                    "drills",
-                ]
+                names = [part.name for part in known] + ["molecule", "bench", "drills"]
                 raise SystemExit(f"no part {word}; there are: {', '.join(names)}")
             chosen += match
     return chosen
