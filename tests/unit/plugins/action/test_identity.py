@@ -191,6 +191,19 @@ def test_staged_renewal(bed: Bed, rekey: bool) -> None:
     assert len(ca.record(bed.options["ca_dir"])["gpu1"]) == 2
 
 
+def test_what_is_put_in_use_is_what_relays_were_told_of(bed: Bed) -> None:
+    """Also where it is due for renewal again: relays would not know the one after it."""
+    bed.ca()
+    bed.run(lifetime_days=0.01)
+    due = {"lifetime_days": 0.01, "renew_fraction": 0.9}
+    staged = bed.once(False, activate=False, **due)
+    assert bed.once(False, **due)["certificate"] == staged["next_certificate"]
+    # The next run renews it in its turn, and leaves it in use meanwhile.
+    again = bed.once(False, activate=False, **due)
+    assert again["certificate"] == staged["next_certificate"]
+    assert again["staged"]
+
+
 def test_staging_a_new_address_takes_effect_at_once(bed: Bed) -> None:
     bed.ca()
     bed.run()
