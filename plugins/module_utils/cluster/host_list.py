@@ -22,8 +22,6 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 
 _SCHEMA = 1
-# Far more than a model has; an annotation may have 256 KiB.
-_MOST = 1000
 
 
 def noted(hosts: List[envoy_data.Host]) -> Dict[str, str]:
@@ -57,7 +55,7 @@ def read(item: Dict[str, Any]) -> Optional[List[envoy_data.Host]]:
     listed = data.get("hosts") if isinstance(data, dict) else None
     if not isinstance(listed, list) or data.get("schema") != _SCHEMA:
         raise ValueError("no list of hosts of schema %d" % _SCHEMA)
-    if len(listed) > _MOST or not all(_is_host(entry) for entry in listed):
+    if not all(_is_host(entry) for entry in listed):
         raise ValueError("an entry that is no host with an address and a port")
     if len({entry["name"] for entry in listed}) != len(listed):
         raise ValueError("a host twice")
