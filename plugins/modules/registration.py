@@ -15,6 +15,10 @@ description:
   - All records are checked before the first is written; one that is as it should be is not
     written. A record that is somebody else's stays as it is; the others are written, and the module
     fails in the end.
+  - Where hosts are marked, relays and directly exposed services are told in the same call. That
+    works from what is in the cluster, whatever any inventory says, and changes nothing else of
+    them. It needs the right to list and patch ConfigMaps, Secrets and EndpointSlices, and to list
+    and patch Pods, in the whole cluster.
   - Runs on the controller.
 author:
   - tether.fleet contributors (@tether-fleet)
@@ -23,9 +27,12 @@ options:
     description:
       - V(present) writes O(records); V(absent) removes the records of O(hosts).
       - V(draining) notes in the records of O(hosts) since when they drain, and refuses all of them
-        when one has no record. V(serving) takes that away where it is. What relays do about it is
-        M(tether.fleet.relay)'s, which has to run next. A host that is registered anew goes on to
-        drain.
+        when one has no record. V(serving) takes that away where it is. Relays leave out the hosts
+        that drain, and directly exposed services those that drain otherwise than for a restart; it
+        does not wait until that has taken effect (M(tether.fleet.drained) does). A host that is
+        registered anew goes on to drain.
+      - With these three, what of relays stands otherwise than the marks say is brought to them, of
+        hosts that are not in O(hosts), too.
       - V(restarting) is V(draining) for the time of a restart. Exactly O(hosts) are marked so;
         whoever else was serves again, and hosts that drain otherwise stay as they are. With no
         hosts it takes all such marks away, as V(present) does for the hosts that it registers.
@@ -53,13 +60,15 @@ attributes:
   diff_mode:
     description: Shows the records.
   idempotent:
-    description: A second run makes one list request and changes nothing.
+    description: >-
+      A second run makes one list request, or three where hosts are marked, and changes nothing.
 extends_documentation_fragment:
   - kubernetes.core.k8s_auth_options
   - tether.fleet.cluster
   - tether.fleet.attributes
 seealso:
   - module: tether.fleet.relay
+  - module: tether.fleet.drained
 """
 
 EXAMPLES = r"""
@@ -84,6 +93,13 @@ EXAMPLES = r"""
     state: absent
     hosts: [gpu2]
 
+- name: Note that a host drains, and have relays leave it out
+  tether.fleet.registration:
+    fleet: demo
+    kubeconfig: ~/.kube/config
+    state: draining
+    hosts: [gpu1]
+
 - name: Note that a host serves again
   tether.fleet.registration:
     fleet: demo
@@ -101,6 +117,23 @@ refused:
   description: Why records could not be written, by host.
   returned: always
   type: dict
+endpoints:
+  description:
+    - What was changed of each model or service that sends requests to other hosts than before, by
+      namespace and name. In check mode what would be.
+  returned: success, where hosts are marked
+  type: dict
+  sample:
+    team-a/tiny:
+      changes:
+        - {action: update, kind: ConfigMap, name: team-a/tiny-relay}
+        - {action: update, kind: Secret, name: team-a/tiny-relay}
+untold:
+  description:
+    - Why models and services could not be told, by namespace and name. They send requests where
+      they did before. The module warns of each, and does not fail.
+  returned: success, where hosts are marked
+  type: dict
 changes:
   description: What was changed, or in check mode would be.
   returned: success
@@ -115,10 +148,22 @@ requests:
   sample: {GET: 1}
 """
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import arguments, registration
+from typing import Any, Dict
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
+    arguments,
+    marking,
+    registration,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
-from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import converge
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import (
+    Outcome,
+    converge,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+
+# The states that mark records.
+MARKS = ("draining", "restarting", "serving")
 
 
 def main() -> None:
@@ -126,7 +171,7 @@ def main() -> None:
         arguments.FLEET_ARG_SPEC,
         state={
             "type": "str",
-            "choices": ["present", "absent", "draining", "restarting", "serving"],
+            "choices": ["present", "absent", *MARKS],
             "default": "present",
         },
         records={"type": "list", "elements": "dict", "default": []},
@@ -140,8 +185,14 @@ def main() -> None:
         records, refused = registration.sort_out(given, module.check_mode)
         client = Client(module)
         desired = dict(module.params, records=records)
-        outcome = converge(client, registration, desired, module.check_mode)
+        marks = module.params["state"] in MARKS
+        component = marking if marks else registration
+        outcome = converge(client, component, desired, module.check_mode)
         result = outcome.result()
+        if marks:
+            result.update(told(outcome))
+            for reason in result["untold"].values():
+                module.warn(reason)
         result["refused"] = {**refused, **result["refused"]}
         result["requests"] = arguments.counts(client)
     except Refusal as refusal:
@@ -157,6 +208,20 @@ def main() -> None:
             **result,
         )
     module.exit_json(**result)
+
+
+def told(outcome: Outcome) -> Dict[str, Any]:
+    """Of which models the endpoints were changed, and why those of others could not be."""
+    endpoints: Dict[str, Any] = {}
+    for step in outcome.steps:
+        model = step.data["model"]
+        if model:
+            endpoints.setdefault(model, {"changes": []})["changes"].append(step.summary())
+    lost = {key: str(error) for key, error in outcome.errors.items()}
+    return {
+        "endpoints": endpoints,
+        "untold": dict(sorted({**outcome.plan.facts["untold"], **lost}.items())),
+    }
 
 
 if __name__ == "__main__":

@@ -148,6 +148,9 @@ class Run:
             for key, said in (result.get("models") or {}).items():
                 model = self._model(key, result)
                 model.relay, model.probe = dict(said), {"ok": True} if key in asked else {}
+        elif noun == "registration" and isinstance(result.get("endpoints"), Mapping):
+            for key, said in result["endpoints"].items():
+                changes = self._read_changes(self._model(key, result), said, changes)
         elif noun == "relay_probe" and isinstance(result.get("models"), Mapping):
             for key, answer in result["models"].items():
                 self._model(key, result).probe = dict(answer)
@@ -178,11 +181,20 @@ class Run:
             model = self._model(key, result)
             # What answered was wired as an earlier look found it.
             model.relay, model.probe = dict(said), {}
-            own = _steps(said.get("changes"))
-            model.changes += own
-            for step in own:
-                if step in rest:
-                    rest.remove(step)
+            rest = self._read_changes(model, said, rest)
+        return rest
+
+    @staticmethod
+    def _read_changes(
+        model: _Model, said: Mapping[str, Any], changes: List[Dict[str, str]]
+    ) -> List[Dict[str, str]]:
+        """Notes a model's own changes; returns the others."""
+        rest = list(changes)
+        own = _steps(said.get("changes"))
+        model.changes += own
+        for step in own:
+            if step in rest:
+                rest.remove(step)
         return rest
 
     def _model(self, key: str, result: Mapping[str, Any]) -> _Model:

@@ -186,6 +186,47 @@ def _silent(host: Ingress) -> bool:
     return len(host.requests) == before
 
 
+def test_a_mark_alone_takes_a_host_out_and_back_while_requests_run(fleet: Fleet) -> None:
+    fleet.register()
+    assert not fleet.relay(["gpu1", "gpu2"]).failed
+    running, (first, second) = pods(), fleet.hosts
+    eventually(lambda: bool(first.seen("GET") and second.seen("GET")))
+    address = (api.get("service", "tiny", "it-a") or {})["spec"]["clusterIP"]
+    statuses: List[int] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.wait(0.02):
+            connection = http.client.HTTPConnection(address, 80, timeout=60)
+            connection.request("POST", "/v1/chat/completions", b"{}")
+            statuses.append(connection.getresponse().status)
+            connection.close()
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    try:
+        eventually(lambda: bool(first.seen("POST") and second.seen("POST")))
+        told = api.run("registration", state="restarting", hosts=["gpu1"])
+        assert list(told["endpoints"]) == ["it-a/tiny"]
+        print("left after", eventually(lambda: _silent(first), 30))
+        told = api.run("registration", state="restarting", hosts=["gpu2"])
+        assert list(told["endpoints"]) == ["it-a/tiny"]
+        print("changed places after", eventually(lambda: _silent(second), 30))
+        assert not _silent(first)
+        # What has no other host waits until it is back.
+        api.run("registration", state="draining", hosts=["gpu1"])
+        eventually(lambda: _silent(first), 30)
+        api.run("registration", state="serving", hosts=["gpu1", "gpu2"])
+        asked = len(statuses)
+        eventually(lambda: len(statuses) > asked + 20)
+    finally:
+        ended.set()
+        asker.join(90)
+    assert set(statuses) == {200}
+    assert pods() == running
+    assert fleet.relay(["gpu1", "gpu2"]).changes == []
+
+
 def test_a_host_that_does_not_answer_is_waited_for_and_named(fleet: Fleet) -> None:
     fleet.register()
     fleet.hosts[0].healthy = False

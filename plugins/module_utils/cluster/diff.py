@@ -164,7 +164,7 @@ def _dumper() -> Any:
 def _is_object(plain: str) -> bool:
     try:
         return isinstance(json.loads(plain), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -29,6 +29,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import envoy_parts as parts
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data import (
+    CLUSTER,
     DEFAULT_LIMITS,
     POD,
     Host,
@@ -36,6 +37,9 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.envoy_data im
     Place,
     is_name,
 )
+
+# Where a cluster that is not asked for its hosts elsewhere has them.
+_LISTED = "load_assignment"
 
 
 @dataclass
@@ -65,8 +69,7 @@ def render(
     """
     told = service or services.Service()
     hosts = sorted(hosts, key=lambda host: host.name)
-    endpoints = envoy_hosts.load_assignment(hosts)
-    by_name = any(is_name(host.address) for host in hosts)
+    inline = by_name(hosts)
     files = Files(
         plain={
             "bootstrap.json": parts.dump(_bootstrap(namespace, model, limits, place)),
@@ -96,7 +99,7 @@ def render(
                         token,
                         health_path,
                         place.folder,
-                        endpoints if by_name else None,
+                        envoy_hosts.load_assignment(hosts) if inline else None,
                         spread,
                         told.health_status,
                     ),
@@ -115,11 +118,38 @@ def render(
             ),
         },
     )
-    if not by_name:
-        files.plain["eds.json"] = parts.response(
-            [endpoints], "config.endpoint.v3.ClusterLoadAssignment"
-        )
+    if not inline:
+        files.plain["eds.json"] = endpoints(hosts)
     return files
+
+
+def by_name(hosts: List[Host]) -> bool:
+    """Whether the list of hosts is in ``cds.json``: ``eds.json`` takes no names."""
+    return any(is_name(host.address) for host in hosts)
+
+
+def endpoints(hosts: List[Host]) -> str:
+    """The text of ``eds.json``."""
+    assignment = envoy_hosts.load_assignment(hosts)
+    return parts.response([assignment], "config.endpoint.v3.ClusterLoadAssignment")
+
+
+def with_marks(text: str, hosts: List[Host]) -> str:
+    """A live ``cds.json`` in which hosts drain or serve as they now do; all else stays as it is.
+
+    :raises ValueError: when it is none
+    """
+    data = json.loads(text)
+    clusters = data.get("resources") if isinstance(data, dict) else None
+    if not isinstance(clusters, list) or not all(isinstance(item, dict) for item in clusters):
+        raise ValueError("no list of clusters")
+    inline = [item for item in clusters if item.get("name") == CLUSTER and _LISTED in item]
+    if by_name(hosts) and not inline:
+        raise ValueError("no cluster with a list of hosts")
+    for item in inline:
+        item[_LISTED] = envoy_hosts.load_assignment(hosts)
+    data["resources"] = [envoy_metrics.with_mark(item, hosts) for item in clusters]
+    return parts.dump(data)
 
 
 def mask_token(text: str, mask: str) -> str:
@@ -128,10 +158,9 @@ def mask_token(text: str, mask: str) -> str:
     A text that cannot be read as JSON is masked as a whole: it might hold anything.
     """
     try:
-        data = json.loads(text)
-    except ValueError:
+        return parts.dump(_masked(json.loads(text), mask))
+    except (ValueError, RecursionError):
         return mask
-    return parts.dump(_masked(data, mask))
 
 
 def _masked(data: Any, mask: str) -> Any:

@@ -35,6 +35,9 @@ _RELAY_CLUSTER = "relay-metrics"
 _HOST_CLUSTER = "metrics-"
 _RELAY_PATH = "/stats/prometheus"
 
+# The keys of a cluster that say where it leads.
+_DIALLED = ("load_assignment", "type", "cluster_type")
+
 # A scraper sends no body, and Envoy's admin interface would keep one of any size.
 _MOST_ASKED = 1
 
@@ -175,22 +178,36 @@ def _name(host: Host) -> str:
     return _HOST_CLUSTER + host.name
 
 
+def with_mark(cluster: Dict[str, Any], hosts: List[Host]) -> Dict[str, Any]:
+    """A live cluster, asked for metrics or not as its host's mark says; any other as it is."""
+    for host in hosts:
+        if cluster.get("name") == _name(host):
+            rest = {key: value for key, value in cluster.items() if key not in _DIALLED}
+            return dict(rest, **_dialled(host))
+    return cluster
+
+
 def _cluster(host: Host) -> Dict[str, Any]:
-    """A host that drains is not asked: the drain waits until nobody is connected to it."""
-    name = _name(host)
-    asked = envoy_hosts.NOBODY if host.draining else host
-    where = parts.address(asked.address, asked.port)
-    cluster = {
-        "name": name,
+    return {
+        "name": _name(host),
         "connect_timeout": "2s",
         "circuit_breakers": _limits(4),
-        "load_assignment": _assignment(name, where),
         "typed_extension_protocol_options": envoy_hosts.http1(max_requests_per_connection=1),
         "transport_socket": envoy_hosts.tls(host),
+        **_dialled(host),
     }
+
+
+def _dialled(host: Host) -> Dict[str, Any]:
+    """Where a host is asked, as ``_DIALLED`` of its cluster.
+
+    One that drains is not asked: the drain waits until nobody is connected to it.
+    """
+    asked = envoy_hosts.NOBODY if host.draining else host
+    where = _assignment(_name(host), parts.address(asked.address, asked.port))
     if is_name(asked.address):
-        return dict(cluster, cluster_type=envoy_hosts.by_dns())
-    return dict(cluster, type="STATIC")
+        return {"load_assignment": where, "cluster_type": envoy_hosts.by_dns()}
+    return {"load_assignment": where, "type": "STATIC"}
 
 
 def _assignment(name: str, where: Dict[str, Any]) -> Dict[str, Any]:

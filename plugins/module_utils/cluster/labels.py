@@ -39,6 +39,10 @@ SLICE_SERVICE = "kubernetes.io/service-name"
 # On a host's record, with the time since when: relays send that host nothing new.
 DRAINING = "tether.fleet/draining"
 
+# On the Secret of relays and on the EndpointSlice of a directly exposed service: all of its hosts,
+# those that drain among them.
+HOSTS = "tether.fleet/hosts"
+
 # On a Service that was somebody else's: what it selected before relays served it. Beside it are the
 # labels FLEET and MODEL; all other labels stay its owner's.
 ADOPTED = "tether.fleet/adopted"

@@ -15,6 +15,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     drain,
     envoy,
     envoy_data,
+    host_list,
     labels,
     monitors,
     services,
@@ -111,16 +112,12 @@ def model_objects(
     )
     return [
         network_policy(model, fleet),
-        _object(model, fleet, "v1", "ConfigMap", data=files.plain),
-        _object(
+        config_map(model, fleet, files.plain),
+        secret(
             model,
             fleet,
-            "v1",
-            "Secret",
-            type="Opaque",
-            data={
-                key: base64.b64encode(text.encode()).decode() for key, text in files.secret.items()
-            },
+            {key: base64.b64encode(text.encode()).decode() for key, text in files.secret.items()},
+            model.hosts,
         ),
         _object(
             model,
@@ -139,6 +136,20 @@ def model_objects(
         service(model, fleet),
         *scraped,
     ]
+
+
+def config_map(model: Model, fleet: str, data: Dict[str, str]) -> Dict[str, Any]:
+    """The files of a model's relays that hold no secret."""
+    return _object(model, fleet, "v1", "ConfigMap", data=data)
+
+
+def secret(
+    model: Model, fleet: str, data: Dict[str, str], hosts: List[envoy_data.Host]
+) -> Dict[str, Any]:
+    """The other files, in base64, and the list of all hosts."""
+    item = _object(model, fleet, "v1", "Secret", type="Opaque", data=data)
+    item["metadata"]["annotations"] = host_list.noted(hosts)
+    return item
 
 
 def namespace(name: str, fleet: str) -> Dict[str, Any]:

@@ -3,9 +3,9 @@
 """Registration records: what the cluster side knows of hosts, and all that it knows.
 
 One ConfigMap a host in the fleet's namespace, key ``record.json``. An annotation says since when
-relays have been told to leave the host alone, if so. A user's word for it stays until the user
-takes it back; that of a run which restarts the host ends with the next registration, so that a run
-which is interrupted leaves nobody out of service for long.
+relays have been told to leave the host alone, if so (``marking`` writes it). A user's word for it
+stays until the user takes it back; that of a run which restarts the host ends with the next
+registration, so that a run which is interrupted leaves nobody out of service for long.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def problems(record: Any) -> List[str]:
     host = record.get("host")
     if not isinstance(host, str) or not forms.is_host(host):
         found.append("host %r is not %s" % (host, forms.HOST))
-    if not _is_address(record.get("address")):
+    if not is_address(record.get("address")):
         found.append("address %r is no IP address or DNS name" % (record.get("address"),))
     port = record.get("port")
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
@@ -135,6 +135,22 @@ def is_restarting(since: str) -> bool:
     return since.endswith(_RESTART)
 
 
+def rests(since: str, direct: bool) -> bool:
+    """Whether a host is to get no request.
+
+    A restart is one of the ingress or of engines: a direct service is reached past both.
+
+    :param since: as ``draining_since`` gives it
+    :param direct: whether the requests are those of a directly exposed service
+    """
+    return bool(since) and not (direct and is_restarting(since))
+
+
+def restarting(now: str) -> str:
+    """The mark of a host that drains for the time of a restart."""
+    return now + _RESTART
+
+
 def _kept(live: Optional[Dict[str, Any]]) -> str:
     """The mark that outlives a registration: a user's."""
     since = draining_since(live)
@@ -149,7 +165,7 @@ def record_object(
     :param draining: since when its host is draining, as ``draining_since`` gives it
     """
     data = {KEY: json.dumps(record, indent=1, sort_keys=True) + "\n"}
-    return _object(labels.record_name(record["host"]), data, fleet, namespace, draining)
+    return config_map(labels.record_name(record["host"]), data, fleet, namespace, draining)
 
 
 def renewed(
@@ -159,9 +175,10 @@ def renewed(
     return record_object(record, fleet, namespace, _kept(live))
 
 
-def _object(
+def config_map(
     name: str, data: Dict[str, str], fleet: str, namespace: str, draining: str
 ) -> Dict[str, Any]:
+    """The ConfigMap of a record, whatever is in it."""
     item: Dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -189,8 +206,7 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
             item = client.get("ConfigMap", name, place, metadata_only=True)
             if item is not None:
                 foreign[name] = item
-    now = client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"records": found, "foreign": foreign, "now": now}
+    return {"records": found, "foreign": foreign}
 
 
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
@@ -208,8 +224,6 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
                 result.steps.append(step("remove", None, live))
         result.facts["records"] = records
         return result
-    if desired["state"] != "present":
-        return _plan_marks(desired, observed, result)
     for record in sorted(desired["records"], key=lambda item: str(item.get("host"))):
         name = labels.record_name(record["host"])
         if name in observed["foreign"]:
@@ -222,48 +236,6 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         records[record["host"]] = record
     result.facts["records"] = records
     return result
-
-
-def _plan_marks(desired: Dict[str, Any], observed: Dict[str, Any], result: Plan) -> Plan:
-    """Hosts begin or end to drain; nothing else in their records changes.
-
-    :raises Refusal: for all hosts together that are to drain and that no relay knows
-    """
-    fleet, place, state = desired["fleet"], desired["fleet_namespace"], desired["state"]
-    named = {labels.record_name(host): host for host in desired["hosts"]}
-    unknown = sorted(host for name, host in named.items() if name not in observed["records"])
-    if unknown and state != "serving":
-        raise Refusal(
-            "hosts to drain",
-            "no registration record of %s in namespace %s" % (", ".join(unknown), place),
-            "one of each, for no relay knows a host without",
-            "Leave those out, or run site.yml for them first",
-        )
-    for name, live in sorted(observed["records"].items()):
-        since = _mark(state, name in named, draining_since(live), observed["now"])
-        item = _object(name, live.get("data") or {}, fleet, place, since)
-        if since != draining_since(live):
-            result.steps.append(step("update", item, live))
-    result.facts["records"] = {}
-    return result
-
-
-def _mark(state: str, named: bool, since: str, now: str) -> str:
-    """The mark of one host.
-
-    :param named: whether the state is asked for this host
-    :param since: the mark that it has
-    """
-    if state == "restarting":
-        # Exactly the hosts named, of all that are not drained by hand.
-        if since and not is_restarting(since):
-            return since
-        return (since or now + _RESTART) if named else ""
-    if not named:
-        return since
-    if state == "serving":
-        return ""
-    return since if since and not is_restarting(since) else now
 
 
 def _foreign(name: str, item: Dict[str, Any], fleet: str, place: str) -> Refusal:
@@ -326,7 +298,7 @@ def _host_of(record: Any, index: int) -> str:
     return str(record.get("host") or index) if isinstance(record, dict) else str(index)
 
 
-def _is_address(value: Any) -> bool:
+def is_address(value: Any) -> bool:
     if not isinstance(value, str) or len(value) > 253:
         return False
     if not envoy_data.is_name(value):

@@ -39,7 +39,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     wait,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client, Failed
-from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step, wake
 from ansible_collections.tether.fleet.plugins.module_utils.plan import (
     Plan,
     Refusal,
@@ -352,7 +352,8 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         if model.namespace not in observed["namespaces"]:
             new_namespaces.setdefault(model.namespace, []).append(model.key)
         hosts = [
-            replace(one, draining=_is_resting(model, resting.get(one.name, ""))) for one in hosts
+            replace(one, draining=registration.rests(resting.get(one.name, ""), model.direct))
+            for one in hosts
         ]
         model = replace(model, hosts=hosts, monitor=monitor)
         verdict.draining = [one.name for one in hosts if one.draining]
@@ -497,14 +498,6 @@ def draining(desired: Dict[str, Any], observed: Dict[str, Any]) -> Dict[str, str
         host: registration.draining_since(item) for host, item in _host_items(desired, observed)
     }
     return {host: since for host, since in found.items() if since}
-
-
-def _is_resting(model: objects.Model, since: str) -> bool:
-    """Whether a host is to get no request.
-
-    A restart is one of the ingress or of engines: a direct service is reached past both.
-    """
-    return bool(since) and not (model.direct and registration.is_restarting(since))
 
 
 def _host_items(
@@ -668,12 +661,7 @@ def _model_steps(
         elif diff.differs(item, live):
             data: Dict[str, Any] = {}
             if item["kind"] in ("ConfigMap", "Secret"):
-                selector = labels.query(labels.pod_selector(desired["fleet"], model.name))
-                data["touch"] = (
-                    (model.namespace, selector),
-                    # Two runs within a second are two changes: the same text would wake nobody.
-                    observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ-") + secrets.token_hex(2),
-                )
+                data["touch"] = wake(desired["fleet"], model.namespace, model.name, observed["now"])
             steps.append(step("update", item, live, model.key, **data))
     surplus = _surplus_steps(model, observed["ours"])
     # Before the marks by which the next run would find them, were this one killed.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Dict, Iterable, List, Set, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels, objects
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import host_list, labels, objects
 
 Key = Tuple[str, str, str]
 
@@ -154,6 +154,7 @@ def _slices(
         ],
         ports=[{"name": "http", "port": port, "protocol": "TCP", "appProtocol": "http"}],
     )
+    item["metadata"]["annotations"] = host_list.noted(model.hosts)
     item["metadata"]["labels"].update(
         {labels.SLICE_SERVICE: model.name, labels.SLICE_MANAGER: labels.MANAGER}
     )

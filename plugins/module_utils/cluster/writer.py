@@ -9,6 +9,8 @@ writes nothing at all, not even the Lease.
 
 from __future__ import annotations
 
+import datetime
+import secrets
 import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
@@ -62,6 +64,7 @@ def step(
     :param model: the model's key; what fails for one model does not stop another
     :param data: ``models``: keys of all who need a step that is not one model's alone; else
         what the component needs; ``event``: reason, message and fleet of what is then told;
+        ``touch``: the pods that are then woken, as ``wake`` gives it;
         ``patch``: what is merged into a live object that is not ours
     """
     item = desired or live or {}
@@ -75,6 +78,14 @@ def step(
         after=diff.text(desired, None, live),
         data=dict(data, object=desired, live=live, model=model),
     )
+
+
+def wake(fleet: str, namespace: str, model: str, now: datetime.datetime) -> Tuple[Any, str]:
+    """A step's ``touch``: the pods whose files its object holds, and what they are touched with."""
+    selector = labels.query(labels.pod_selector(fleet, model))
+    # Two runs within a second are two changes: the same text would wake nobody.
+    value = now.strftime("%Y-%m-%dT%H:%M:%SZ-") + secrets.token_hex(2)
+    return (namespace, selector), value
 
 
 def converge(client: Client, component: Any, desired: Dict[str, Any], check_mode: bool) -> Outcome:

@@ -120,6 +120,22 @@ def test_a_models_changes_are_its_own_and_not_the_clusters() -> None:
     }
 
 
+def test_a_mark_is_the_hosts_record_s_and_what_follows_the_models() -> None:
+    """Of a model that only drain.yml touched nobody knows whether it is served."""
+    one = run()
+    record, config = (
+        {"action": "update", "kind": "ConfigMap", "name": name}
+        for name in ("tether-fleet/host-gpu1", "team-a/tiny-relay")
+    )
+    said = {"changes": [record, config], "endpoints": {"team-a/tiny": {"changes": [config]}}}
+    one.ok("cluster", "Mark", "tether.fleet.registration", said)
+    document = one.finish(set())
+    assert document["ok"]
+    assert document["hosts"]["cluster"]["changes"] == [record]
+    model = document["models"]["team-a/tiny"]
+    assert (model["state"], model["changes"], model["failures"]) == ("unknown", [config], [])
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 from typing import Any, Dict
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     diff,
+    marking,
     registration,
     tokens,
 )
@@ -145,9 +147,8 @@ def test_what_is_no_token_is_refused_without_being_shown(data: Dict[str, str]) -
 def marks(state: str, *items: Dict[str, Any], hosts: Any = ("gpu1",)) -> Any:
     options = {"fleet": "demo", "fleet_namespace": "f", "state": state, "hosts": list(hosts)}
     live = {item["metadata"]["name"]: item for item in items}
-    return registration.plan(
-        {**options, "records": []}, {"records": live, "foreign": {}, "now": "2026-02-02T00:00:00Z"}
-    )
+    now = datetime.datetime(2026, 2, 2, tzinfo=datetime.UTC)
+    return marking.plan(options, {"records": live, "live": {}, "now": now})
 
 
 def test_a_mark_changes_nothing_else_and_is_kept() -> None:
@@ -169,7 +170,7 @@ def test_a_new_registration_keeps_the_mark() -> None:
     for port in (9443, 9444):
         plan = registration.plan(
             {**options, "records": [record(port=port)]},
-            {"records": {"host-gpu1": earlier}, "foreign": {}, "now": ""},
+            {"records": {"host-gpu1": earlier}, "foreign": {}},
         )
         assert len(plan.steps) == (port == 9444)
         for step in plan.steps:
@@ -225,7 +226,7 @@ def test_a_new_registration_ends_a_drain_for_a_restart() -> None:
     options = {"fleet": "demo", "fleet_namespace": "f", "state": "present", "hosts": []}
     (step,) = registration.plan(
         {**options, "records": [record()]},
-        {"records": {"host-gpu1": left}, "foreign": {}, "now": NOW},
+        {"records": {"host-gpu1": left}, "foreign": {}},
     ).steps
     assert registration.draining_since(step.data["object"]) == ""
 
