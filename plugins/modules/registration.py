@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: registration
-short_description: Write or remove registration records of hosts
+short_description: Write, mark or remove registration records of hosts
 version_added: "0.1.0"
 description:
   - A record is a ConfigMap C(host-<host>) in the fleet's namespace with the host's address, port,
@@ -58,7 +58,7 @@ attributes:
   check_mode:
     description: Predicts what a run changes and returns the records as they would be.
   diff_mode:
-    description: Shows the records.
+    description: Shows the records, and where hosts are marked the lists of endpoints.
   idempotent:
     description: >-
       A second run makes one list request, or three where hosts are marked, and changes nothing.
@@ -130,8 +130,8 @@ endpoints:
         - {action: update, kind: Secret, name: team-a/tiny-relay}
 untold:
   description:
-    - Why models and services could not be told, by namespace and name. They send requests where
-      they did before. The module warns of each, and does not fail.
+    - Why models and services could not be told, or not wholly, by namespace and name. Their
+      requests may go where they went before. The module warns of them, and does not fail.
   returned: success, where hosts are marked
   type: dict
 changes:
@@ -148,18 +148,13 @@ requests:
   sample: {GET: 1}
 """
 
-from typing import Any, Dict
-
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     arguments,
     marking,
     registration,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
-from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import (
-    Outcome,
-    converge,
-)
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import converge
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # The states that mark records.
@@ -190,9 +185,9 @@ def main() -> None:
         outcome = converge(client, component, desired, module.check_mode)
         result = outcome.result()
         if marks:
-            result.update(told(outcome))
-            for reason in result["untold"].values():
-                module.warn(reason)
+            result.update(marking.told(outcome))
+            for text in result.pop("warnings"):
+                module.warn(text)
         result["refused"] = {**refused, **result["refused"]}
         result["requests"] = arguments.counts(client)
     except Refusal as refusal:
@@ -208,20 +203,6 @@ def main() -> None:
             **result,
         )
     module.exit_json(**result)
-
-
-def told(outcome: Outcome) -> Dict[str, Any]:
-    """Of which models the endpoints were changed, and why those of others could not be."""
-    endpoints: Dict[str, Any] = {}
-    for step in outcome.steps:
-        model = step.data["model"]
-        if model:
-            endpoints.setdefault(model, {"changes": []})["changes"].append(step.summary())
-    lost = {key: str(error) for key, error in outcome.errors.items()}
-    return {
-        "endpoints": endpoints,
-        "untold": dict(sorted({**outcome.plan.facts["untold"], **lost}.items())),
-    }
 
 
 if __name__ == "__main__":

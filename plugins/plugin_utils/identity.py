@@ -38,7 +38,8 @@ def decide(
     activate = options["activate"] or not serves
     # Relays have been told of what lies ready. Were it due again by now, putting another in use,
     # which they do not know, would cut them off.
-    if ready and reason(ready, newest, 0 if activate else fraction) is None:
+    known = options["activate"] and serves
+    if ready and reason(ready, newest, 0 if known else fraction) is None:
         return {"reason": None, "install": ready if activate else None, "activate": activate}
     return {"reason": reason(current, newest, fraction), "install": None, "activate": activate}
 

@@ -191,7 +191,7 @@ class Run:
         """Notes a model's own changes; returns the others."""
         rest = list(changes)
         own = _steps(said.get("changes"))
-        model.changes += own
+        model.changes += [step for step in own if step not in model.changes]
         for step in own:
             if step in rest:
                 rest.remove(step)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import base64
 import datetime
-from dataclasses import replace
-from typing import Any, Dict, List, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
-    diff,
     envoy,
     envoy_data,
     host_list,
@@ -31,17 +30,33 @@ Key = Tuple[str, str, str]
 Live = Dict[Key, Dict[str, Any]]
 
 
+@dataclass(frozen=True)
+class Mark:
+    """What the record of a host says.
+
+    :ivar since: since when it drains, or nothing
+    :ivar models: namespace and name of what it serves
+    :ivar ports: namespace, name and port of the direct services that answered when it registered
+    """
+
+    since: str = ""
+    models: FrozenSet[Tuple[str, str]] = frozenset()
+    ports: FrozenSet[Tuple[str, str, int]] = frozenset()
+
+
 def plan(
-    fleet: str, live: Live, marks: Dict[str, str], now: datetime.datetime
+    fleet: str, live: Live, marks: Dict[str, Mark], now: datetime.datetime
 ) -> Tuple[List[Step], Dict[str, str]]:
     """What differs, and by model why its relays cannot be told.
 
     :param live: what the fleet has of ConfigMaps, Secrets and EndpointSlices
-    :param marks: by host that has a record, since when it drains, or nothing
+    :param marks: of each host that has a record
     """
     steps: List[Step] = []
     untold: Dict[str, str] = {}
-    for place, name, direct in _models(live):
+    served = {model for mark in marks.values() for model in mark.models}
+    # What no host serves may be anybody's with copied labels; it takes nobody else's time.
+    for place, name, direct in sorted(_models(live), key=lambda one: one[:2] not in served):
         model = objects.Model(name, place)
         try:
             found = (_direct if direct else _relays)(model, fleet, live, marks)
@@ -70,7 +85,7 @@ def _models(live: Live) -> List[Tuple[str, str, bool]]:
 
 
 def _relays(
-    model: objects.Model, fleet: str, live: Live, marks: Dict[str, str]
+    model: objects.Model, fleet: str, live: Live, marks: Dict[str, Mark]
 ) -> List[Tuple[Dict[str, Any], Dict[str, Any]]]:
     """What is to be written of a model with relays, each beside what is there.
 
@@ -106,20 +121,20 @@ def _relays(
 
 
 def _direct(
-    model: objects.Model, fleet: str, live: Live, marks: Dict[str, str]
+    model: objects.Model, fleet: str, live: Live, marks: Dict[str, Mark]
 ) -> List[Tuple[Dict[str, Any], Dict[str, Any]]]:
     """The same of a service that is exposed directly."""
     kind, name = service_objects.KINDS[0], labels.direct_name(model.name)
     found = live.get((kind, model.namespace, name))
     hosts = _hosts(model, kind, found, marks, direct=True)
-    ports = [one.get("port") for one in (found or {}).get("ports") or []]
-    if len(ports) != 1 or not isinstance(ports[0], int):
+    port = _port(found)
+    if port is None:
         raise _unreadable(
             model, "%s %s without its port" % (kind, name), "the service's port in it"
         )
     if any(envoy_data.is_name(host.address) for host in hosts):
         raise _unreadable(model, "a DNS name in %s %s" % (kind, name), "addresses alone")
-    direct = replace(model, hosts=hosts, service=services.Service(direct=True, host_port=ports[0]))
+    direct = replace(model, hosts=hosts, service=services.Service(direct=True, host_port=port))
     result = []
     for item in service_objects.direct_objects(direct, fleet):
         before = live.get((item["kind"], model.namespace, item["metadata"]["name"]))
@@ -128,8 +143,8 @@ def _direct(
         service_objects.keep_family(item, before)
         if item.get("addressType") != before.get("addressType"):
             raise _unreadable(model, "addresses of both kinds", "IPv4 or IPv6 alone")
-        if diff.differs(_marked(item, before), before):
-            result.append((item, before))
+        if _changes(item, before):
+            result.append((_marked(item, before), before))
     return result
 
 
@@ -137,7 +152,7 @@ def _hosts(
     model: objects.Model,
     kind: str,
     item: Optional[Dict[str, Any]],
-    marks: Dict[str, str],
+    marks: Dict[str, Mark],
     direct: bool,
 ) -> List[envoy_data.Host]:
     """A model's hosts as they now are marked; one without a record stays as it is."""
@@ -150,12 +165,27 @@ def _hosts(
     if hosts is None:
         what = "%s %s of %s %s" % (wrong, labels.HOSTS, kind, name)
         raise _unreadable(model, what, "the list that the role relay writes")
-    return [
-        replace(host, draining=registration.rests(marks[host.name], direct))
-        if host.name in marks
-        else host
-        for host in hosts
-    ]
+    port = _port(item) if direct else 0
+    return [_as_marked(model, host, marks.get(host.name), port) for host in hosts]
+
+
+def _as_marked(
+    model: objects.Model, host: envoy_data.Host, mark: Optional[Mark], port: Optional[int]
+) -> envoy_data.Host:
+    """:param port: of a direct service; 0 of one with relays"""
+    if mark is None:
+        return host
+    rests = registration.rests(mark.since, port != 0)
+    if port != 0:
+        # Nothing asks whether it answers, once it is in.
+        rests = rests or (model.namespace, model.name, port) not in mark.ports
+    return replace(host, draining=rests)
+
+
+def _port(item: Optional[Dict[str, Any]]) -> Optional[int]:
+    """The one port of an EndpointSlice."""
+    ports = [one.get("port") for one in (item or {}).get("ports") or []]
+    return ports[0] if len(ports) == 1 and isinstance(ports[0], int) else None
 
 
 def _unreadable(model: objects.Model, found: str, expected: str) -> Refusal:
@@ -163,18 +193,28 @@ def _unreadable(model: objects.Model, found: str, expected: str) -> Refusal:
         "endpoints of %s" % model.key,
         found,
         expected,
-        "Run tether.fleet.site --tags relay, which writes it; until then its requests go where they"
-        " went before, to hosts that drain, too",
+        "Run tether.fleet.site --tags relay, which writes it for every model of the inventory that"
+        " is not refused (-e relay_prune=true removes others); until then its requests may go to"
+        " hosts that drain",
     )
 
 
 def _changes(item: Dict[str, Any], live: Dict[str, Any]) -> bool:
-    """Whether data or our own notes differ; whatever else does is not a mark's to mend."""
+    """Whether what is sent to, or our own notes, differ; all else is not a mark's to mend."""
     notes = live["metadata"].get("annotations") or {}
     wanted = item["metadata"].get("annotations") or {}
-    return item["data"] != (live.get("data") or {}) or any(
-        notes.get(key) != value for key, value in wanted.items()
-    )
+    if "endpoints" in item:
+        differ = _addresses(item) != _addresses(live)
+    else:
+        differ = item["data"] != (live.get("data") or {})
+    return differ or any(notes.get(key) != value for key, value in wanted.items())
+
+
+def _addresses(item: Dict[str, Any]) -> List[Tuple[Any, Any]]:
+    return [
+        (one.get("addresses"), (one.get("conditions") or {}).get("ready"))
+        for one in item.get("endpoints") or []
+    ]
 
 
 def _marked(item: Dict[str, Any], live: Dict[str, Any]) -> Dict[str, Any]:
@@ -183,6 +223,4 @@ def _marked(item: Dict[str, Any], live: Dict[str, Any]) -> Dict[str, Any]:
     An apply without the label would take it away.
     """
     noted = (live["metadata"].get("labels") or {}).get(labels.INGRESS)
-    if noted and item["kind"] == "ConfigMap":
-        item["metadata"]["labels"][labels.INGRESS] = noted
-    return item
+    return service_objects.marked([item])[0] if noted else item

@@ -148,7 +148,7 @@ def with_marks(text: str, hosts: List[Host]) -> str:
         raise ValueError("no cluster with a list of hosts")
     for item in inline:
         item[_LISTED] = envoy_hosts.load_assignment(hosts)
-    data["resources"] = [envoy_metrics.with_mark(item, hosts) for item in clusters]
+    data["resources"] = envoy_metrics.with_marks(clusters, hosts)
     return parts.dump(data)
 
 

@@ -178,13 +178,15 @@ def _name(host: Host) -> str:
     return _HOST_CLUSTER + host.name
 
 
-def with_mark(cluster: Dict[str, Any], hosts: List[Host]) -> Dict[str, Any]:
-    """A live cluster, asked for metrics or not as its host's mark says; any other as it is."""
-    for host in hosts:
-        if cluster.get("name") == _name(host):
-            rest = {key: value for key, value in cluster.items() if key not in _DIALLED}
-            return dict(rest, **_dialled(host))
-    return cluster
+def with_marks(clusters: List[Dict[str, Any]], hosts: List[Host]) -> List[Dict[str, Any]]:
+    """Live clusters, asked for metrics or not as their hosts' marks say; any other as it is."""
+    dialled = {_name(host): _dialled(host) for host in hosts}
+    return [
+        {**{key: value for key, value in cluster.items() if key not in _DIALLED}, **where}
+        if (where := dialled.get(str(cluster.get("name"))))
+        else cluster
+        for cluster in clusters
+    ]
 
 
 def _cluster(host: Host) -> Dict[str, Any]:

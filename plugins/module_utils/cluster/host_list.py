@@ -4,9 +4,9 @@
 
 A mark in a host's record takes it out of what requests are sent to, and later back: back needs an
 address, and one that was checked once is kept here rather than read from a record again. It is on
-the object that says whom to send to, or whom to trust, and that who may write a namespace's
-ConfigMaps may mostly not write: the Secret of relays, beside the pins, and the EndpointSlice of a
-service that is exposed directly. Whoever changes it there could change those as well.
+the object that says whom to trust, or whom to send to: the Secret of relays, beside the pins, and
+the EndpointSlice of a service that is exposed directly. Whoever changes it there could change those
+as well.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
 )
 
 _SCHEMA = 1
+# More hosts of one model than this are nobody's honest list.
+_MOST = 1000
 
 
 def noted(hosts: List[envoy_data.Host]) -> Dict[str, str]:
@@ -55,6 +57,8 @@ def read(item: Dict[str, Any]) -> Optional[List[envoy_data.Host]]:
     listed = data.get("hosts") if isinstance(data, dict) else None
     if not isinstance(listed, list) or data.get("schema") != _SCHEMA:
         raise ValueError("no list of hosts of schema %d" % _SCHEMA)
+    if len(listed) > _MOST:
+        raise ValueError("more than %d hosts" % _MOST)
     if not all(_is_host(entry) for entry in listed):
         raise ValueError("an entry that is no host with an address and a port")
     if len({entry["name"] for entry in listed}) != len(listed):

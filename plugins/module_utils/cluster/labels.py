@@ -108,6 +108,12 @@ def direct_name(service: str) -> str:
     return service + "-direct"
 
 
+def record_host(name: str) -> str:
+    """The host whose record has this name; nothing where no host's has."""
+    prefix = record_name("")
+    return name[len(prefix) :] if name.startswith(prefix) else ""
+
+
 def token_name(namespace: str) -> str:
     return "token-" + namespace
 

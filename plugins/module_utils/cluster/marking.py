@@ -17,10 +17,16 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     service_objects,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
-from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import step
+from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import (
+    Outcome,
+    needed_by,
+    step,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
 SLICE = service_objects.KINDS[0]
+# So many models that could not be told are told of one by one.
+_TOLD = 10
 
 
 def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
@@ -40,7 +46,7 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
         for item in client.list(kind, selector):
             meta = item["metadata"]
             if kind == "ConfigMap" and meta["namespace"] == place:
-                if meta["labels"].get(labels.RECORD) == "host":
+                if meta["labels"].get(labels.RECORD) == "host" and labels.record_host(meta["name"]):
                     records[meta["name"]] = item
                     continue
             live[(kind, meta["namespace"], meta["name"])] = item
@@ -61,17 +67,17 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         raise Refusal(
             "hosts to drain",
             "no registration record of %s in namespace %s" % (", ".join(unknown), place),
-            "one of each, for no relay knows a host without",
+            "one of each: it is what is marked",
             "Leave those out, or run site.yml for them first",
         )
     now = observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ")
     result = Plan(facts={"records": {}, "refused": {}})
-    marks: Dict[str, str] = {}
+    marks: Dict[str, endpoints.Mark] = {}
     # The records first: where a run is killed, the next one sees what relays have not been told.
     for name, live in sorted(observed["records"].items()):
         before = registration.draining_since(live)
         since = _mark(state, name in named, before, now)
-        marks[name[len(labels.record_name("")) :]] = since
+        marks[labels.record_host(name)] = _read(live, since)
         if since != before:
             data = live.get("data") or {}
             item = registration.config_map(name, data, fleet, place, since)
@@ -98,3 +104,31 @@ def _mark(state: str, named: bool, since: str, now: str) -> str:
     if state == "serving":
         return ""
     return since if since and not registration.is_restarting(since) else now
+
+
+def _read(live: Dict[str, Any], since: str) -> endpoints.Mark:
+    """What a record says; one that cannot be read offers nothing."""
+    try:
+        record = registration.parse(live)
+    except Refusal:
+        return endpoints.Mark(since)
+    offered = [one for one in record.get("services") or [] if one["expose"] == "direct"]
+    ports = frozenset((one["namespace"], one["name"], one.get("port", 0)) for one in offered)
+    served = [(one["namespace"], one["model"]) for one in record["engines"]]
+    served += [(one["namespace"], one["name"]) for one in record.get("services") or []]
+    return endpoints.Mark(since, frozenset(served), ports)
+
+
+def told(outcome: Outcome) -> Dict[str, Any]:
+    """Of which models the endpoints were changed, and why those of others could not be, or not
+    wholly; and the warnings for people."""
+    changed: Dict[str, Any] = {}
+    for item in outcome.steps:
+        for model in needed_by(item):
+            changed.setdefault(model, {"changes": []})["changes"].append(item.summary())
+    lost = {key: str(error) for key, error in outcome.errors.items()}
+    untold = dict(sorted({**outcome.plan.facts["untold"], **lost}.items()))
+    warnings = list(untold.values())[:_TOLD]
+    if len(untold) > _TOLD:
+        warnings.append("%d more models or services could not be told." % (len(untold) - _TOLD))
+    return {"endpoints": changed, "untold": untold, "warnings": warnings}

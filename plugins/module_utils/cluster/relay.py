@@ -507,8 +507,9 @@ def _host_items(
     for (kind, place, name), item in sorted(observed["ours"].items()):
         marks = item["metadata"].get("labels") or {}
         if kind == "ConfigMap" and place == desired["fleet_namespace"]:
-            if marks.get(labels.RECORD) == "host":
-                yield name[len("host-") :], item
+            host = labels.record_host(name)
+            if host and marks.get(labels.RECORD) == "host":
+                yield host, item
 
 
 def _hosts(

@@ -110,22 +110,21 @@ def converge(client: Client, component: Any, desired: Dict[str, Any], check_mode
     with Lease(client, namespace, fleet, desired["lease_timeout"]) as lease:
         for attempt in range(_ATTEMPTS):
             outcome.plan = component.plan(desired, component.observe(client, desired))
+            last = attempt == _ATTEMPTS - 1
             try:
-                _write_all(client, lease, outcome)
+                _write_all(client, lease, outcome, last)
                 break
-            except Moved as moved:
-                if attempt == _ATTEMPTS - 1:
-                    raise Refusal(
-                        str(moved),
-                        "it changes each time that it is looked at",
-                        "it to stay as it is while it is written",
-                        "Find out who else writes it, then run again",
-                    ) from moved
+            except Moved:
                 time.sleep(0.2 * (attempt + 1))
     return outcome
 
 
-def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
+def _write_all(client: Client, lease: Lease, outcome: Outcome, last: bool) -> None:
+    """
+    :param last: whether what moves has moved for the last time: it then costs its model alone,
+        else whoever makes an object anew all the time would stop everybody
+    :raises Moved: to look again at everything
+    """
     touched: Dict[Tuple[str, str], str] = {}
     untold: List[str] = []
     for item in outcome.plan.steps:
@@ -136,7 +135,17 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome) -> None:
         if untold and _is_state(item):
             item.data["object"] = state.without(item.data["object"], untold)
         try:
-            made = _write(client, item)
+            try:
+                made = _write(client, item)
+            except Moved as moved:
+                if not last:
+                    raise
+                raise Refusal(
+                    str(moved),
+                    "it changes each time that it is looked at",
+                    "it to stay as it is while it is written",
+                    "Find out who else writes it, then run again",
+                ) from moved
         except LeaseLost:
             raise
         except Refusal as refusal:

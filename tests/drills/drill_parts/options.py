@@ -20,8 +20,9 @@ def read(doc: str, **numbers: tuple[int, int, str]) -> argparse.Namespace:
     numbers = {"requests": (LONG, SHORT, "requests, at least"), **numbers}
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="the short form, for make test")
-    for name, (_long, _short, meaning) in numbers.items():
-        parser.add_argument(f"--{name}", type=int, help=meaning)
+    for name, (long, short, meaning) in numbers.items():
+        defaults = f"{long}, or {short} with --short"
+        parser.add_argument(f"--{name}", type=int, help=f"{meaning} ({defaults})")
     options = parser.parse_args()
     for name, (long, short, _meaning) in numbers.items():
         if getattr(options, name) is None:

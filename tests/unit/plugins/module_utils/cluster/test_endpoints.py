@@ -104,7 +104,9 @@ class World:
             marks = item["metadata"]["labels"]
             if marks.get(labels.RECORD) == "host":
                 records[key[2]] = item
-            elif marks.get(labels.RECORD) != "token":
+            elif key[0] in ("ConfigMap", marking.SLICE) or (
+                key[0] == "Secret" and marks.get(labels.COMPONENT) == labels.RELAY
+            ):
                 live[key] = item
         seen = {"records": records, "live": copy.deepcopy(live), "now": observed()["now"]}
         options = {"fleet": "demo", "fleet_namespace": "f", "state": state, "hosts": list(hosts)}
@@ -186,6 +188,48 @@ def test_nothing_else_is_mended() -> None:
     assert written["data"]["lds.json"] == "{}"
     # An apply with the label in it would make it the fleet's.
     assert "theirs" not in written["metadata"]["labels"]
+
+
+def test_of_a_direct_service_nothing_else_is_mended_either() -> None:
+    world = World(DIRECT)
+    slice_ = world.objects[("EndpointSlice", "team-a", "art-direct")]
+    del slice_["ports"][0]["appProtocol"]
+    assert world.mark("serving") == []
+
+
+def test_a_direct_service_is_not_led_back_to_a_host_where_it_does_not_answer() -> None:
+    """The host was registered anew meanwhile, and the service did not run there."""
+    world = World(DIRECT)
+    world.mark("draining", "gpu1")
+    item = registered("gpu1", "2026-01-01T00:00:00Z")
+    known = json.loads(item["data"]["record.json"])
+    item["data"]["record.json"] = json.dumps(dict(known, services=[]))
+    world.write(item)
+    assert world.mark("serving", "gpu1") == []
+    world.write(registered("gpu1"))
+    assert world.mark("serving") == SLICES
+
+
+def test_what_hosts_serve_is_told_first() -> None:
+    """Whatever else carries the labels waits, and is not so much that it keeps anybody waiting."""
+    world = World(RELAYED)
+    for number in range(3):
+        for kind in ("ConfigMap", "Secret"):
+            item = copy.deepcopy(world.objects[(kind, "team-a", "tiny-relay")])
+            item["metadata"].update(namespace="evil", name="a%d-relay" % number)
+            item["metadata"]["labels"][labels.MODEL] = "a%d" % number
+            world.write(item)
+    told = world.mark("draining", "gpu1")
+    assert told[:2] == RELAYS
+    assert len(told) == 8
+
+
+def test_a_record_by_another_name_marks_nobody() -> None:
+    world = World(RELAYED)
+    item = registered("gpu1", "2026-01-01T00:00:00Z")
+    item["metadata"]["name"] = "zzzz-gpu1"
+    world.write(item)
+    assert world.mark("serving") == []
 
 
 def test_one_restart_follows_another_in_one_step() -> None:
@@ -453,7 +497,9 @@ def test_a_run_that_was_killed_between_is_gone_on_with() -> None:
 def test_a_diff_shows_no_token() -> None:
     world = World(RELAYED)
     live = {key: item for key, item in world.objects.items() if key[1] == "team-a"}
-    steps, _untold = endpoints.plan("demo", live, {"gpu1": "today"}, observed()["now"])
+    steps, _untold = endpoints.plan(
+        "demo", live, {"gpu1": endpoints.Mark("today")}, observed()["now"]
+    )
     assert len(steps) == 2
     for step in steps:
         assert TOKEN not in json.dumps(step.diff())

@@ -43,7 +43,7 @@ def create(kind: str, name: str, **more: Any) -> Step:
 
 def write(cluster: Any, steps: List[Step]) -> writer.Outcome:
     outcome = writer.Outcome(Plan(steps))
-    writer._write_all(cluster, Held(), outcome)  # type: ignore[arg-type]
+    writer._write_all(cluster, Held(), outcome, True)  # type: ignore[arg-type]
     return outcome
 
 
@@ -65,11 +65,34 @@ def test_a_namespace_that_may_not_be_created_stops_its_own_models_alone() -> Non
     assert [item.name for item in outcome.steps] == ["b", "b/b-one"]
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_what_is_never_the_same_stops_its_own_model_alone(last: bool) -> None:
+    """Somebody makes a's Service anew each time that it is looked at."""
+    cluster = Cluster()
+    outcome = writer.Outcome(Plan(STEPS[2:]))
+
+    def made(item: Dict[str, Any]) -> Dict[str, Any]:
+        if item["metadata"]["namespace"] == "a":
+            raise client.refusal_of(409, "{}", "create", "Service", "a", item["metadata"]["name"])
+        cluster.made.append(item["metadata"]["name"])
+        return item
+
+    cluster.create = made  # type: ignore[method-assign]
+    if not last:
+        with pytest.raises(writer.Moved):
+            writer._write_all(cluster, Held(), outcome, last)  # type: ignore[arg-type]
+        return
+    writer._write_all(cluster, Held(), outcome, last)  # type: ignore[arg-type]
+    assert cluster.made == ["b-one"]
+    assert sorted(outcome.errors) == ["a/one", "a/two"]
+    assert "each time that it is looked at" in str(outcome.errors["a/one"])
+
+
 def test_what_no_model_is_left_for_is_not_tried() -> None:
     cluster = Cluster("a")
     outcome = writer.Outcome(Plan(STEPS))
     for _attempt in range(2):
-        writer._write_all(cluster, Held(), outcome)  # type: ignore[arg-type]
+        writer._write_all(cluster, Held(), outcome, True)  # type: ignore[arg-type]
     assert cluster.asked.count("a") == 1
 
 
