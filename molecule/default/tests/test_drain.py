@@ -146,9 +146,15 @@ def test_a_restart_is_drained_and_what_fails_stops_the_rest(undrained):
 
 
 def test_a_model_without_another_host_is_no_failure_while_it_drains(undrained):
-    """Its relays are not ready after five seconds (relay_host_wait here), and need not be."""
+    """Its relays are not ready after five seconds (relay_host_wait here), and need not be. Without
+    the list of its hosts they cannot be told of the drain alone; the role relay does it then."""
+    listed = ("secret", "lone-relay", "-n", "team-b")
+    kubectl("annotate", *listed, "tether.fleet/hosts-")
     drain = playbook("drain", "-e", "drain_hosts=gpu2")
     assert drain.returncode == 0, drain.stdout
+    assert "endpoints of team-b/lone: found no list" in " ".join(drain.stderr.split())
+    assert "Drained: gpu2." in " ".join(drain.stdout.split())
+    assert "tether.fleet/hosts" in get(*listed)["metadata"]["annotations"]
     ask = "curl -s -o /dev/null -m 30 -w '%{http_code}' http://lone.team-b.svc/v1/models"
     for _look in range(60):
         if client(ask, check=False).stdout == "000":
