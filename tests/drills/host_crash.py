@@ -105,7 +105,7 @@ def main() -> int:
     figures = {}
     total = lost = 0
     for name, break_it, mend_it in BREAKS[:1] if told.short else BREAKS:
-        with Load(fleet.service(), fleet.MODEL) as load:
+        with Load(fleet.service(), fleet.MODEL, told.short) as load:
             load.wait_for(told.requests // 4)
             broken = load.seconds()
             break_it()

@@ -14,6 +14,7 @@ For comparison: LLMKube 0.10.0 reports an outage of 19 s when its host restarts.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -49,8 +50,6 @@ def machine(host: str, _unit: str) -> None:
 
 
 RESTARTS: tuple[Callable[[str, str], None], ...] = (ingress, engine, machine)
-# The short form has one of them, and a model with two hosts alone.
-SHORT = (ingress,)
 
 
 def changed() -> str:
@@ -65,16 +64,18 @@ def drill(
     host: str,
     namespace: str,
     model: str,
-    requests: int,
+    told: argparse.Namespace,
     variables: tuple[str, ...],
-    restarts: tuple[Callable[[str, str], None], ...],
 ) -> tuple[Load, dict[str, Any]]:
-    """Each restart of one host under load of one model; the load, and seconds by restart."""
+    """Each restart of one host under load of one model; the load, and seconds by restart.
+
+    The short form has those by site.yml alone.
+    """
     seconds: dict[str, Any] = {}
     hosts = ("-e", f"drain_hosts={host}", *variables)
-    with Load(fleet.service(namespace, model), model, timeout=WAIT + 60) as load:
-        for restart in restarts:
-            load.wait_for(requests // 4)
+    with Load(fleet.service(namespace, model), model, told.short, timeout=WAIT + 60) as load:
+        for restart in () if told.short else RESTARTS:
+            load.wait_for(told.requests // 4)
             drained = fleet.play("drain", *hosts)
             began = time.monotonic()
             restart(host, fleet.unit(namespace, model))
@@ -85,14 +86,14 @@ def drill(
             print(
                 f"{model}, {restart.__name__}: {seconds[restart.__name__]}, lost {lost}", flush=True
             )
-        load.wait_for(requests // 4)
+        load.wait_for(told.requests // 4)
         # There and back: what runs afterwards is what the inventory says.
         seconds["site"] = (
             fleet.play("site", *variables, "-e", changed()),
             fleet.play("site", *variables),
         )
         print(f"{model}, site: {seconds['site']}, lost {len(load.outcome.bad)}", flush=True)
-        load.wait_for(max(50, requests - load.outcome.total))
+        load.wait_for(max(50, told.requests - load.outcome.total))
     return load, seconds
 
 
@@ -111,9 +112,7 @@ def main() -> int:
     problems: list[str] = []
     figures: dict[str, Any] = {}
     for name, (host, namespace, model) in phases.items():
-        load, seconds = drill(
-            host, namespace, model, told.requests, variables, SHORT if told.short else RESTARTS
-        )
+        load, seconds = drill(host, namespace, model, told, variables)
         problems += [f"{name}: {loss}" for loss in report.losses(load.outcome)]
         figures[name] = {
             "requests": load.outcome.total,

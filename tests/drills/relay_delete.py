@@ -27,7 +27,7 @@ def main() -> int:
     problems: list[str] = []
     deleted: list[str] = []
     gone: list[float] = []
-    with Load(fleet.service(), fleet.MODEL) as load:
+    with Load(fleet.service(), fleet.MODEL, told.short) as load:
         for number in range(told.rounds):
             load.wait_for(told.requests // (2 * told.rounds))
             name = fleet.relays()[number % wanted]["metadata"]["name"]

@@ -84,7 +84,7 @@ def main() -> int:
     fleet.build()
     fleet.wait_for_relays(fleet.replicas())
     seconds: dict[str, float] = {}
-    with Load(fleet.service(), fleet.MODEL) as load:
+    with Load(fleet.service(), fleet.MODEL, told.short) as load:
         for step in SHORT if told.short else STEPS:
             load.wait_for(told.requests // 4)
             seconds[step.__name__] = step()

@@ -27,7 +27,7 @@ def main() -> int:
     seconds: list[float] = []
     fleet.wait_for_relays(fleet.replicas())
     begin = bed.audit_size()
-    with Load(fleet.service(), fleet.MODEL) as load:
+    with Load(fleet.service(), fleet.MODEL, told.short) as load:
         for number in range(told.runs):
             began = time.monotonic()
             done = bed.site(*(("-e", "survey_trust=false") if number % 2 else ()))

@@ -42,7 +42,8 @@ class Load:
     """Requests that go on until ``stop``.
 
     :param address: the Service's address, ``(host, port)``
-    :param clients: how many of each of ``KINDS``
+    :param short: the load of short forms: a client of each kind, which leaves the machine to what
+        is drilled
     :param stream_tokens: tokens of a streamed answer; each is one event. All clients together must
         fit into the context of one engine of the bed, 512 tokens
     """
@@ -51,10 +52,13 @@ class Load:
         self,
         address: tuple[str, int],
         model: str,
-        clients: tuple[int, int, int] = (3, 3, 2),
+        short: bool = False,
         stream_tokens: int = 100,
         timeout: float = 60,
     ) -> None:
+        clients = (1, 1, 1) if short else (3, 3, 2)
+        # Seconds that a client rests between requests.
+        self._rest = 0.05 if short else 0.0
         self.address, self.model, self.timeout = address, model, timeout
         self.stream_tokens = stream_tokens
         self.outcome = Outcome()
@@ -115,8 +119,7 @@ class Load:
             if kind == "single" or not kept:
                 connection.close()
                 connection = None
-            if lost:
-                time.sleep(0.2)  # a refused client must not fill the report
+            time.sleep(0.2 if lost else self._rest)  # a refused client must not fill the report
 
     def _ask(self, connection: http.client.HTTPConnection, kind: str) -> tuple[str, bool]:
         """One request: what went wrong, and whether the server keeps the connection."""
