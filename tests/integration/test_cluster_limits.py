@@ -162,7 +162,8 @@ def test_a_host_that_fails_at_once_draws_nobody(bench: Two) -> None:
 
 def test_who_waits_outlives_the_host_it_waits_for(bench: Two) -> None:
     bench.balancing = balancing.Balancing(parallel=1, relays=1)
-    bench.limits = envoy_data.DEFAULT_LIMITS
+    # Seven streams of two seconds one after the other, on a machine that may be busy.
+    bench.limits = envoy_data.Limits(host_wait=60)
     bench.start(*bench.hosts).wait_ready()
     crowd = Crowd(bench)
     crowd.ask(8, "/stream/20")
