@@ -42,12 +42,8 @@ def kill_host() -> None:
     # The machine's first process, with which the kernel ends all others.
     (first,) = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
     os.kill(int(first), signal.SIGKILL)
-    end = time.monotonic() + 30
     # It goes when the last of them has gone, which takes seconds on a busy machine.
-    while Path(f"/proc/{first}").exists():
-        if time.monotonic() > end:
-            raise SystemExit(f"{HOST} does not end within 30 s")
-        time.sleep(0.05)
+    fleet.wait_for_end(int(first), HOST, 30)
 
 
 def pull_link() -> None:

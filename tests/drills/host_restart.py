@@ -19,7 +19,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from drill_parts import fleet, options, report
@@ -39,13 +38,9 @@ def engine(host: str, unit: str) -> None:
 
 
 def machine(host: str, _unit: str) -> None:
-    keeper = Path(f"/proc/{fleet.status()['hosts'][host]['pid']}")
+    keeper = fleet.status()["hosts"][host]["pid"]
     bed.ssh(host, "systemctl poweroff", check=False)
-    end = time.monotonic() + 60
-    while keeper.exists():
-        if time.monotonic() > end:
-            raise SystemExit(f"{host} does not end within a minute")
-        time.sleep(0.2)
+    fleet.wait_for_end(keeper, host, 60)
     bed.bed("up", timeout=300)
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paths import PYTHON, ROOT
 
@@ -127,20 +127,17 @@ def programs(folder: str, name: str = "") -> list[Part]:
 def short_drills() -> list[Part]:
     """The drills in their short forms, each a part of its own: nothing else may use the bed
     meanwhile. The last one takes the fleet away."""
-    found = sorted(
-        (ROOT / "tests" / "drills").glob("[a-z]*.py"),
-        key=lambda path: (path.stem == "killed", path),
-    )
-    return [
-        Part(
-            path.stem.replace("_", "-"),
-            "a drill in its short form",
-            (PYTHON, str(path.relative_to(ROOT)), "--short"),
-            bed="must",
+    parts = [
+        replace(
+            part,
+            name=part.name.removeprefix("drills "),
+            what="a drill in its short form",
+            argv=(*part.argv, "--short"),
             limit=1800,
         )
-        for path in found
+        for part in programs("drills")
     ]
+    return sorted(parts, key=lambda part: part.name == "killed")
 
 
 def choose(words: list[str]) -> list[Part]:

@@ -124,7 +124,7 @@ def _direct(
     model: objects.Model, fleet: str, live: Live, marks: Dict[str, Mark]
 ) -> List[Tuple[Dict[str, Any], Dict[str, Any]]]:
     """The same of a service that is exposed directly."""
-    kind, name = service_objects.KINDS[0], labels.direct_name(model.name)
+    kind, name = service_objects.SLICE, labels.direct_name(model.name)
     found = live.get((kind, model.namespace, name))
     hosts = _hosts(model, kind, found, marks, direct=True)
     port = _port(found)

@@ -24,7 +24,6 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
-SLICE = service_objects.KINDS[0]
 # So many models that could not be told are told of one by one.
 _TOLD = 10
 
@@ -38,7 +37,7 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
         "Secret": labels.query(
             dict(labels.fleet_labels(fleet), **{labels.COMPONENT: labels.RELAY})
         ),
-        SLICE: service_objects.selector(SLICE, fleet),
+        service_objects.SLICE: service_objects.selector(service_objects.SLICE, fleet),
     }
     records: Dict[str, Any] = {}
     live: Dict[endpoints.Key, Dict[str, Any]] = {}

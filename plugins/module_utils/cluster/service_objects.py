@@ -16,7 +16,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import host_l
 Key = Tuple[str, str, str]
 
 # Beyond those of relays. They are asked for only where some object says that there is one.
-KINDS = ("EndpointSlice", "Ingress")
+SLICE = "EndpointSlice"
+KINDS = (SLICE, "Ingress")
 
 
 def direct_objects(model: objects.Model, fleet: str) -> List[Dict[str, Any]]:
@@ -130,7 +131,7 @@ def selector(kind: str, fleet: str) -> str:
     The slices that Kubernetes makes for a Service carry the Service's labels, and are not ours.
     """
     text = labels.fleet_selector(fleet)
-    return "%s,%s=%s" % (text, labels.SLICE_MANAGER, labels.MANAGER) if kind == KINDS[0] else text
+    return "%s,%s=%s" % (text, labels.SLICE_MANAGER, labels.MANAGER) if kind == SLICE else text
 
 
 def _published(addresses: List[str], port: int) -> Dict[str, str]:

@@ -135,17 +135,7 @@ def _write_all(client: Client, lease: Lease, outcome: Outcome, last: bool) -> No
         if untold and _is_state(item):
             item.data["object"] = state.without(item.data["object"], untold)
         try:
-            try:
-                made = _write(client, item)
-            except Moved as moved:
-                if not last:
-                    raise
-                raise Refusal(
-                    str(moved),
-                    "it changes each time that it is looked at",
-                    "it to stay as it is while it is written",
-                    "Find out who else writes it, then run again",
-                ) from moved
+            made = _write_last(client, item) if last else _write(client, item)
         except LeaseLost:
             raise
         except Refusal as refusal:
@@ -221,6 +211,19 @@ def _write(client: Client, item: Step) -> Optional[Dict[str, Any]]:
             raise
     _update(client, item, wanted, live)
     return None
+
+
+def _write_last(client: Client, item: Step) -> Optional[Dict[str, Any]]:
+    """As ``_write``; what has moved once more is refused."""
+    try:
+        return _write(client, item)
+    except Moved as moved:
+        raise Refusal(
+            str(moved),
+            "it changes each time that it is looked at",
+            "it to stay as it is while it is written",
+            "Find out who else writes it, then run again",
+        ) from moved
 
 
 def _update(client: Client, item: Step, wanted: Dict[str, Any], live: Dict[str, Any]) -> None:

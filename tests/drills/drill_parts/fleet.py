@@ -86,3 +86,12 @@ def wait_for_relays(number: int, seconds: float = 120) -> None:
             names = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in pods}
             raise SystemExit(f"no {number} ready relays within {seconds:.0f} s: {names}")
         time.sleep(0.5)
+
+
+def wait_for_end(process: int, what: str, seconds: float) -> None:
+    """Until a process of this machine has gone, with all that the kernel ends first."""
+    end = time.monotonic() + seconds
+    while Path(f"/proc/{process}").exists():
+        if time.monotonic() > end:
+            raise SystemExit(f"{what} does not end within {seconds:.0f} s")
+        time.sleep(0.05)

@@ -19,6 +19,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     marking,
     registration,
     relay,
+    service_objects,
     tokens,
 )
 
@@ -104,7 +105,7 @@ class World:
             marks = item["metadata"]["labels"]
             if marks.get(labels.RECORD) == "host":
                 records[key[2]] = item
-            elif key[0] in ("ConfigMap", marking.SLICE) or (
+            elif key[0] in ("ConfigMap", service_objects.SLICE) or (
                 key[0] == "Secret" and marks.get(labels.COMPONENT) == labels.RELAY
             ):
                 live[key] = item
