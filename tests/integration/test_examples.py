@@ -7,10 +7,12 @@ In check mode: the examples together would make half a fleet. `examples.py` says
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import examples
-from cluster_api import KUBECONFIG
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import registration
+from cluster_api import KUBECONFIG, kubectl
 from cluster_ingress import Authority
 
 SSH_CONFIG = os.environ.get("TETHER_TEST_SSH_CONFIG", "")
@@ -89,7 +92,25 @@ GIVEN: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def registered() -> Iterator[None]:
+    """A host must have a record to be drained, and check mode makes none: so one is there."""
+    place = "tether-fleet"
+    given = kubectl("get", "namespace", place, "--ignore-not-found")
+    if not given:
+        kubectl("create", "namespace", place)
+    record = {"schema": 1, "host": "gpu1", "address": ADDRESS, "port": 9443, "certificates": []}
+    live = registration.record_object(record, "demo", place)
+    kubectl("create", "-f", "-", stdin=json.dumps(live))
+    yield
+    kubectl("delete", "configmap", live["metadata"]["name"], "--namespace", place)
+    if not given:
+        kubectl("delete", "namespace", place)
+
+
+@pytest.fixture(scope="module")
+def answers(
+    registered: None, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
     """Name of a module or filter -> what each task of its examples gave."""
     home = tmp_path_factory.mktemp("home")
     fill(home)
