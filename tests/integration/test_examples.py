@@ -20,9 +20,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import examples
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import registration
 from cluster_api import KUBECONFIG, kubectl
 from cluster_ingress import Authority
+
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import registration
 
 SSH_CONFIG = os.environ.get("TETHER_TEST_SSH_CONFIG", "")
 HOST = os.environ.get("TETHER_TEST_HOST", "")
