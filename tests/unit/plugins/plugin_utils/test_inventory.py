@@ -560,6 +560,15 @@ def test_what_the_lock_must_pin(pinned, words):
     assert words in found[0].message
 
 
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in pathlib.Path(schema.HERE).glob("*_schema.yml"))
+)
+def test_each_schema_is_a_sound_one(name):
+    """Nobody checks that in a run, where it would cost a tenth of a second each time."""
+    validator = schema.validator(name)
+    validator.check_schema(validator.schema)
+
+
 def test_the_contract_and_the_modules_have_one_limit_of_replicas():
     assert schema.validator(SCHEMA).schema["properties"]["replicas"]["maximum"] == 64
     assert forms.MAX_REPLICAS == 64
