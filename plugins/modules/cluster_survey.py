@@ -13,7 +13,8 @@ description:
     token through its Service when nothing differs. It never writes.
   - Returns the hosts' records and the digests of the tokens too, so that a converge knows with this
     one call whether anything is to be done.
-  - Runs on the controller, with the rights to read that M(tether.fleet.relay) needs.
+  - Runs on the controller, with the rights to read that M(tether.fleet.relay) needs, and in the
+    Python that runs Ansible.
 author:
   - tether.fleet contributors (@tether-fleet)
 options:
@@ -147,57 +148,3 @@ requests:
   type: dict
   sample: {GET: 9, POST: 2}
 """
-
-from ansible.module_utils.basic import missing_required_lib
-
-from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
-    arguments,
-    certificates,
-    monitors,
-    survey,
-)
-from ansible_collections.tether.fleet.plugins.module_utils.cluster.client import Client
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, printable
-
-
-def main() -> None:
-    spec = dict(
-        arguments.FLEET_ARG_SPEC,
-        **arguments.LIMITS_ARG_SPEC,
-        image={"type": "str", "required": True},
-        ca_certificate={"type": "str", "required": True},
-        models={"type": "list", "elements": "dict", "required": True},
-        hosts={"type": "dict", "default": {}},
-        namespaces={"type": "list", "elements": "str", "required": True},
-        create_namespaces={"type": "bool", "default": False},
-        prune={"type": "bool", "default": False},
-        monitor={"type": "str", "default": monitors.NONE, "choices": list(monitors.CHOICES)},
-        probe_timeout={"type": "int", "default": 60},
-    )
-    module = arguments.start(spec)
-    if certificates.CRYPTOGRAPHY_ERROR is not None:
-        module.fail_json(msg=missing_required_lib("cryptography >= 42"))
-    try:
-        arguments.check_names(module.params)
-        client = Client(module)
-        result = survey.survey(client, dict(module.params))
-        # Now, and not only after its hosts have been provisioned.
-        for text in result.pop("told", []):
-            module.warn(text)
-        for key, reason in result["blocked"].items():
-            module.warn("%s will not be served: %s" % (key, printable(reason)))
-        for host, since in result["draining"].items():
-            end = "until undrain.yml is run"
-            if module.params["hosts"] and host not in module.params["hosts"]:
-                end = "and it is not in the inventory any more; docs/remove.md says what is left"
-            module.warn(
-                "host %s is draining since %s: relays send it nothing, %s"
-                % (host, printable(since), end)
-            )
-    except Refusal as refusal:
-        module.fail_json(msg=str(refusal), **refusal.facts)
-    module.exit_json(changed=False, requests=arguments.counts(client), **result)
-
-
-if __name__ == "__main__":
-    main()

@@ -19,7 +19,10 @@ import traceback
 from typing import Any, Dict, List, Optional
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.tether.fleet.plugins.plugin_utils import cluster_question
 
 KUBECONFIG = os.environ.get("TETHER_TEST_KUBECONFIG")
 NEEDS_CLUSTER = pytest.mark.skipif(
@@ -60,6 +63,22 @@ class Result(Dict[str, Any]):
     @property
     def writes(self) -> int:
         return sum(self["requests"].get(method, 0) for method in WRITES)
+
+
+def survey(**arguments: Any) -> Result:
+    """The question with which a run of site.yml begins."""
+    full = {
+        "kubeconfig": KUBECONFIG,
+        "fleet": "it%d" % _serial[0],
+        "fleet_namespace": FLEET_NAMESPACE,
+        **arguments,
+    }
+    checked = ArgumentSpecValidator(cluster_question.ARGUMENT_SPEC).validate(
+        json.loads(_real(json.dumps(full)))
+    )
+    assert not checked.error_messages, checked.error_messages
+    answer = cluster_question.ask(dict(checked.validated_parameters))
+    return Result(json.loads(_canonical(json.dumps(answer))))
 
 
 def run(module: str, check: bool = False, fleet: str = "it", **arguments: Any) -> Result:

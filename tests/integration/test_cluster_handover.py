@@ -172,13 +172,8 @@ def service() -> Dict[str, Any]:
 
 
 def survey() -> api.Result:
-    """The question with which a run of site.yml begins."""
-    return api.run(
-        "cluster_survey",
-        image=IMAGE,
-        ca_certificate=AUTHORITY.pem,
-        models=[MODEL],
-        namespaces=["it-a"],
+    return api.survey(
+        image=IMAGE, ca_certificate=AUTHORITY.pem, models=[MODEL], namespaces=["it-a"]
     )
 
 

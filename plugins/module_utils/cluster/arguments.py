@@ -40,16 +40,26 @@ def start(spec: Dict[str, Any]) -> AnsibleK8SModule:
     module = AnsibleK8SModule(
         module_class=AnsibleModule, argument_spec=full, supports_check_mode=True
     )
-    # kubernetes.core takes a whole kubeconfig too, and one may name a program, which is run here.
-    if not isinstance(module.params["kubeconfig"], (str, type(None))):
-        refusal = Refusal(
+    try:
+        check_kubeconfig(module.params["kubeconfig"])
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal))
+    return module
+
+
+def check_kubeconfig(value: Any) -> None:
+    """Refuse a whole kubeconfig, which kubernetes.core takes too: one may name a program, which is
+    run here.
+
+    :raises Refusal: when it is more than a path
+    """
+    if not isinstance(value, (str, type(None))):
+        raise Refusal(
             "kubeconfig",
             "a mapping",
             "the path of a file on the controller",
             "Write it into a file that only you can read, and name that",
         )
-        module.fail_json(msg=str(refusal))
-    return module
 
 
 def check_names(params: Dict[str, Any]) -> None:

@@ -77,16 +77,20 @@ class Failed(Refusal):
 class Client:
     """Requests to one API server.
 
+    :param module: whose arguments say where it is and who asks; None outside a module
+    :param access: these arguments where there is no module, as in ``AUTH_ARG_SPEC``
     :ivar counts: requests made, by verb, for the module's result
     :ivar requests: the requests themselves, as ``VERB path``
     """
 
-    def __init__(self, module: AnsibleK8SModule) -> None:
+    def __init__(
+        self, module: Optional[AnsibleK8SModule], access: Optional[Dict[str, Any]] = None
+    ) -> None:
         self.counts: Dict[str, int] = {}
         self.requests: List[str] = []
         self._offset = datetime.timedelta()
         self._started = time.monotonic()
-        self._dynamic = _connect(module)
+        self._dynamic = _connect(module, access or {})
         self.host = str(self._dynamic.configuration.host)
 
     def now(self) -> datetime.datetime:
@@ -343,7 +347,7 @@ def _date(headers: Dict[str, str]) -> Optional[datetime.datetime]:
     return None
 
 
-def _connect(module: AnsibleK8SModule) -> Any:
+def _connect(module: Optional[AnsibleK8SModule], access: Dict[str, Any]) -> Any:
     """kubernetes.core's client, whose first request may go to a server that never answers.
 
     That request has no time limit of its own, and the kernel's is two minutes for each of four
@@ -358,7 +362,7 @@ def _connect(module: AnsibleK8SModule) -> Any:
 
     def connect() -> None:
         try:
-            outcome["client"] = get_api_client(module).client
+            outcome["client"] = get_api_client(module, **access).client
         # A kubeconfig is anybody's file, and the library raises whatever it stumbles over in it.
         except Exception as error:  # noqa: BLE001
             outcome["error"] = error
@@ -375,7 +379,13 @@ def _connect(module: AnsibleK8SModule) -> Any:
         raise refused_connection(error, _configuration()) from error
     elif not isinstance(error, HTTPError):
         raise way_in.no_configuration(error) from error
-    raise way_in.no_connection(str(_configuration().host), error) from error
+    raise way_in.no_connection(_dialled(error) or str(_configuration().host), error) from error
+
+
+def _dialled(error: Exception) -> str:
+    """Where a connection failed. Without a kubeconfig (K8S_AUTH_HOST) only the error knows it."""
+    pool = getattr(error, "pool", None)
+    return "%s://%s:%s" % (pool.scheme, pool.host, pool.port) if pool is not None else ""
 
 
 def _configuration() -> Any:

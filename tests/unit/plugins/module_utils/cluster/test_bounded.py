@@ -92,7 +92,7 @@ def cluster(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> client.Client:
     configuration.host = "http://127.0.0.1:%d" % engine.server_port
     api = kubernetes.client.ApiClient(configuration)
     dynamic = DynamicClient(api, discoverer=lambda *_args: None)
-    monkeypatch.setattr(client, "_connect", lambda _module: dynamic)
+    monkeypatch.setattr(client, "_connect", lambda *_access: dynamic)
     return client.Client(None)  # type: ignore[arg-type]
 
 

@@ -193,7 +193,7 @@ def test_what_has_no_time_is_judged_as_it_is() -> None:
 
 def test_the_run_began_by_the_servers_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     connected = SimpleNamespace(configuration=SimpleNamespace(host="https://x"))
-    monkeypatch.setattr(client, "_connect", lambda _module: connected)
+    monkeypatch.setattr(client, "_connect", lambda *_access: connected)
     before = time.monotonic()
     one = client.Client(None)  # type: ignore[arg-type]
     time.sleep(0.05)
