@@ -371,7 +371,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        supervisor = base.choose(backends.BACKENDS).daemon
+        supervisor = backends.component("daemon")
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     base.join_device_groups(module.params["daemons"])
