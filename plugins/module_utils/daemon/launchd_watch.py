@@ -58,7 +58,10 @@ class Watch(watch.Watch):
         return super().owns(item) or self.pid in item.get("lineage", ())
 
     def _ending(self, item: launchd_job.Job) -> str:
-        text = item.ended or "it ended (state = %s)" % (item.state or "unknown")
+        text = item.ended
+        if not text:
+            text = "it ended"
+            text += ", and another run has loaded it anew" if item.pid else " (%s)" % item.state
         if item.runs > 1:
             text += "; launchd has started it %d times" % item.runs
         return text + self.taken()

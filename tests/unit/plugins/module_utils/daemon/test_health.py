@@ -11,7 +11,11 @@ import threading
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import health, linux_processes, processes
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
+    health,
+    linux_processes,
+    processes,
+)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

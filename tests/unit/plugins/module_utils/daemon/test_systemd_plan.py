@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, systemd, unit_file, watched
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
+    base,
+    systemd,
+    unit_file,
+    watched,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 SPEC = {"daemons": {"type": "list", "elements": "dict", "options": base.ENTRY_SPEC}}
