@@ -15,8 +15,18 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
 )
 
 # As lsof(8) describes -F: a field a line, its letter first.
-TCP = "p707\nccaddy\nf3\ntIPv4\nn*:9443\nf5\ntIPv6\nn*:9443\nf6\ntIPv6\nn*:9443\np808\ncpython3.12\nf9\ntIPv4\nn127.0.0.1:9443\n"
-UNIX = "p1\nclaunchd\nf7\ntunix\nn/var/run/x\np909\ncllama-server\nf4\ntunix\nn/tmp/e.sock\nf5\ntunix\nn->0xabc\n"
+TCP = "\n".join(
+    [
+        *("p707", "ccaddy", "f3", "tIPv4", "n*:9443", "f5", "tIPv6", "n*:9443"),
+        *("f6", "tIPv6", "n*:9443", "p808", "cpython3.12", "f9", "tIPv4", "n127.0.0.1:9443", ""),
+    ]
+)
+UNIX = "\n".join(
+    [
+        *("p1", "claunchd", "f7", "tunix", "n/var/run/x"),
+        *("p909", "cllama-server", "f4", "tunix", "n/tmp/e.sock", "f5", "tunix", "n->0xabc", ""),
+    ]
+)
 LIST = "PID\tStatus\tLabel\n-\t0\tcom.apple.x\n700\t0\ttether-ingress\n909\t-9\ttether-engine-a.b\n"
 PARENTS = "    1     0\n  700     1\n  707   700\n  808     1\n  909     1\n"
 
