@@ -36,20 +36,15 @@ class EmulatedMac:
 
     def boot(self) -> None:
         """Start the emulated launchd, and wait until it has loaded its daemons."""
-        library = str(self.root / install.LIBRARY)
-        start = f"import sys; sys.path.insert(0, {library!r}); from mac import launchd; "
-        log = (self.root / "launchd.out").open("ab")
-        with log:
+        with (self.root / "launchd.out").open("ab") as log:
             self._launchd = subprocess.Popen(
-                ["/usr/bin/python3", "-ISc", f"{start}sys.exit(launchd.main())"],
+                [str(self.root / install.LIBRARY / "emulated-launchd")],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-        self.wait(
-            lambda: self.run("launchctl", "print", "system").returncode == 0, "launchd answers"
-        )
+        self.wait(lambda: self.rc("launchctl", "print", "system") == 0, "launchd answers")
 
     def shut_down(self) -> None:
         """End the emulated launchd, which ends its jobs first."""
@@ -78,7 +73,6 @@ class EmulatedMac:
         self, tool: str, *words: str, uid: int = 0, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of the Mac."""
-        identity = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
         return subprocess.run(
             [str(self.root / install.PROGRAMS[tool]), *words],
             input=stdin,
@@ -88,7 +82,9 @@ class EmulatedMac:
             timeout=DEADLINE,
             cwd="/",
             env=self._environment,
-            **identity,  # type: ignore[arg-type]
+            user=uid or None,
+            group=uid or None,
+            extra_groups=[] if uid else None,
         )
 
     def rc(self, tool: str, *words: str, uid: int = 0) -> int:
@@ -107,6 +103,12 @@ class EmulatedMac:
         """The log of tools' calls."""
         lines = (self.root / "var/db/emulated-mac/calls.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
+
+    def offences(self) -> list[str]:
+        """Tools that were used as a careful guest never does."""
+        path = self.root / "var/db/emulated-mac/offences.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line)["tool"] for line in lines]
 
     # Jobs.
 

@@ -1,18 +1,18 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which Mac is emulated: a Mac mini with an M4 Pro and macOS 15. Tests change it, tools only read
-it."""
+"""Which Mac is emulated: a Mac mini with an M4 Pro and macOS 15. Tests change it, tools read it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from . import pf_state, places, store
 
 _DOCUMENT = "machine"
+VERSION = {"version": "15.6", "build": "24G84"}
 _DEFAULTS: dict[str, Any] = {
-    "version": "15.6",
-    "build": "24G84",
+    **VERSION,
     "model": "Mac16,11",
     "processor": "Apple M4 Pro",
     "cores": 12,
@@ -48,7 +48,7 @@ def change(**properties: Any) -> None:
     """Make it another Mac; a test does."""
     with store.changed(store.kept(_DOCUMENT)) as content:
         content.update(properties)
-    write_files()
+    write_version(places.root(), get("version"), get("build"))
 
 
 def major() -> int:
@@ -62,8 +62,8 @@ def update(version: str, build: str) -> None:
     places.place("/etc/pf.conf").write_text(pf_state.STOCK)
 
 
-def write_files() -> None:
-    """Files that macOS has and programs read: Python's platform.mac_ver() this one."""
-    path = places.place("/System/Library/CoreServices/SystemVersion.plist")
+def write_version(root: Path, version: str, build: str) -> None:
+    """The file that macOS has, and that Python's platform.mac_ver() reads."""
+    path = root / "System/Library/CoreServices/SystemVersion.plist"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(SYSTEM_VERSION.format(version=get("version"), build=get("build")))
+    path.write_text(SYSTEM_VERSION.format(version=version, build=build))

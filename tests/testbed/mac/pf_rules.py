@@ -274,10 +274,10 @@ class _Rule:
         return rules
 
     def _tail(self, protocol: str) -> list[str]:
-        """State and label; pass keeps state unless told otherwise."""
+        """Flags, state and label; pass keeps state unless told otherwise, and then has flags."""
         state = self._state or ("keep state" if self._action == "pass" else "")
         flags = self._flags
-        if not flags and protocol == "tcp" and state not in ("", "no state"):
+        if not flags and protocol in ("", "tcp") and state not in ("", "no state"):
             flags = "flags S/SA"
         return [flags, state, self._label and f"label {self._label}"]
 
@@ -359,7 +359,7 @@ class _Rule:
         word = self._words.take()
         if word != "any" and not re.fullmatch(r"[FSRPAUEW]*/[FSRPAUEW]+", word):
             raise self._words.wrong()
-        return "" if word == "any" else f"flags {word}"
+        return f"flags {word}"
 
     def _accounts(self, kind: str) -> list[str]:
         """Accounts are shown by number: names are looked up when the file is read."""

@@ -87,31 +87,39 @@ def _app_blocked(path: str) -> str:
 
 
 def _change(verb: str, value: str) -> str:
+    """Change the entry of one program.
+
+    An issue says: without root, --add claims success and does nothing; the others here do the same.
+    """
     if verb in _SWITCHES:
         return _switch(verb, value == "on")
-    if not os.path.exists(value) and verb == "--add":
+    if verb == "--add" and not os.path.exists(value):
         return "The file path you specified does not exist"
     path = os.path.realpath(value)
+    known = app_firewall.read()["apps"].get(path)
+    if verb == "--add" and known:
+        # Inferred: the entry keeps what it knows of the program; remove it first.
+        return "The application is already a part of the firewall "
+    if verb == "--add":
+        _set(path, {"allow": True, "digest": app_firewall.digest(path)})
+        return f"Application at path ( {path} ) added to firewall "
+    if not known:
+        return "The application is not part of the firewall "
+    if verb == "--remove":
+        _set(path, None)
+        return f"Application at path ( {path} ) removed from firewall "
+    allow = verb == "--unblockapp"
+    _set(path, {**known, "allow": allow})
+    return f"Incoming connection to the application is {'permitted' if allow else 'blocked'} "
+
+
+def _set(path: str, entry: dict[str, object] | None) -> None:
+    if not is_root():
+        return
     with app_firewall.changed() as state:
-        apps = state["apps"]
-        if verb == "--add":
-            text = f"Application at path ( {path} ) added to firewall "
-            if path in apps:
-                # Inferred: the entry keeps what it knows of the program; remove it first.
-                return "The application is already a part of the firewall "
-            if is_root():
-                apps[path] = {"allow": True, "digest": app_firewall.digest(path)}
-            # An issue says: without root it claims success and does nothing.
-            return text
-        if path not in apps:
-            return "The application is not part of the firewall "
-        if verb == "--remove":
-            apps.pop(path) if is_root() else None
-            return f"Application at path ( {path} ) removed from firewall "
-        allow = verb == "--unblockapp"
-        if is_root():
-            apps[path]["allow"] = allow
-        return f"Incoming connection to the application is {'permitted' if allow else 'blocked'} "
+        state["apps"].pop(path, None)
+        if entry:
+            state["apps"][path] = entry
 
 
 def _switch(verb: str, on: bool) -> str:
