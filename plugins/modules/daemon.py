@@ -17,8 +17,8 @@ description:
   - When a process dies, the module says so within a second of its death, with the last lines that
     it wrote. The other daemons of the call are started and watched all the same.
   - Nothing in arguments or environment is read as a specifier, a variable or a directive.
-  - Hosts need a running systemd, or launchd on macOS. The same entries go to both; what only narrows
-    what a process may do has no effect under launchd, and is marked so below. The page
+  - Hosts need a running systemd, or launchd on macOS. The same entries go to both; what only
+    narrows what a process may do has no effect under launchd, and is marked so below. The page
     L(Macs, https://github.com/tether-fleet/tether.fleet/blob/main/docs/macs.md) says what follows
     from that, and what was never run on a Mac.
 author: tether.fleet contributors (@tether-fleet)
@@ -73,7 +73,8 @@ options:
         description:
           - V(system) needs nobody to be logged in.
           - V(login) is for macOS alone, a LaunchAgent in the login session of O(daemons[].user). It
-            runs only while that account is logged in at the screen, and its files are the account's.
+            runs only while that account is logged in at the screen, and its files are that
+            account's.
         type: str
         choices: [system, login]
         default: system
@@ -106,8 +107,8 @@ options:
           - Directories below C(/run/tether/) that root removes and makes again at each start, so
             that nothing stale and nothing of a stranger is in them. The process can write there as
             far as owner and mode allow.
-          - On macOS they are below C(/var/lib/tether/run/) and stay; the process empties them itself
-            before its program begins.
+          - On macOS they are below C(/var/lib/tether/run/) and stay; the process empties them
+            itself before its program begins.
         type: list
         elements: dict
         default: []

@@ -33,6 +33,9 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Ref
 
 Place = plist_place.Place
 
+# Seconds. What ends later is no loop.
+_YOUNG = 10
+
 
 def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read the plists, the labels, the processes and the watched files; changes nothing.
@@ -115,7 +118,8 @@ def verify(plan: Plan) -> Dict[str, Any]:
         name = entry["name"]
         if entry["state"] == "started" and not facts[name]["failed"]:
             fresh = name in begun and facts[name]["action"] in ("start", "restart")
-            watches.append(launchd_watch.Watch(entry, units[name].place.target(name), fresh))
+            target, young = units[name].place.target(name), _is_young(units[name])
+            watches.append(launchd_watch.Watch(entry, target, fresh, young))
     watch.follow(watches, _look)
     for one in watches:
         since = begun.get(one.unit) or units[one.unit].record.get("log") or (0, 0)
@@ -138,6 +142,12 @@ def verify(plan: Plan) -> Dict[str, Any]:
             {"daemons": facts},
         )
     return {"daemons": facts}
+
+
+def _is_young(state: launchd_state.State) -> bool:
+    """Whether launchd has just started it again, so that it may be one of a loop of crashes."""
+    ended = state.job is not None and bool(state.job.ended)
+    return ended and state.started is not None and time.time() - state.started < _YOUNG
 
 
 def _look(watches: List[launchd_watch.Watch]) -> None:

@@ -24,15 +24,23 @@ class Watch(watch.Watch):
     :ivar pid: of the process that is waited for, once it was seen
     """
 
-    def __init__(self, entry: Dict[str, Any], target: str, fresh: bool) -> None:
-        super().__init__(entry, entry["name"], fresh)
+    def __init__(
+        self, entry: Dict[str, Any], target: str, fresh: bool, young: bool = False
+    ) -> None:
+        """:param young: launchd has just started it again by itself: it has yet to stay"""
+        super().__init__(entry, entry["name"], fresh or young)
         self.target = target
         self.pid = 0
+        # A label that was just loaded has ended nothing before: what it has, it did since.
+        self._just_loaded = fresh
 
     def look(self, item: Optional[launchd_job.Job], now: float) -> None:
         """Judge by the label at the time ``now`` (monotonic seconds)."""
         if item is None:
-            self.verdict = "launchd does not know its label any more: somebody took it out"
+            self.verdict = (
+                "launchd does not know its label any more: somebody took it out, or switched it off"
+                " in System Settings, General, Login Items"
+            )
             return
         if item.pid and not self.pid:
             self.pid = item.pid
@@ -48,8 +56,7 @@ class Watch(watch.Watch):
                 self.look_oneshot(not item.pid, now)
             else:
                 self.verdict = self._ending(item)
-        # A label that was just loaded has ended nothing before: what it has, it did since.
-        elif item.pid != self.pid or not item.pid or (self._fresh and item.ended):
+        elif item.pid != self.pid or not item.pid or (self._just_loaded and item.ended):
             self.verdict = self._ending(item)
         else:
             self.look_health(now)

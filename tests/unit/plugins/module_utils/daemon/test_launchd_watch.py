@@ -20,9 +20,9 @@ def entry(**keys):
     return {"name": "tether-x", "type": "exec", "health": None, **keys}
 
 
-def follow(looks, fresh=True, **keys):
+def follow(looks, fresh=True, young=False, **keys):
     """The verdict after a series of (seconds, keys of print; None when the label is gone)."""
-    one = launchd_watch.Watch(entry(**keys), "system/tether-x", fresh)
+    one = launchd_watch.Watch(entry(**keys), "system/tether-x", fresh, young)
     for seconds, found in looks:
         one.look(None if found is None else launchd_job.Job(found), one._began + seconds)
         if one.verdict is not None:
@@ -38,6 +38,13 @@ def test_without_a_probe_it_must_stay_a_second():
 
 def test_a_running_one_that_nothing_was_done_to_needs_no_waiting():
     assert follow([(0.0, {**RUNNING, "runs": "9", "last exit code": "1"})], fresh=False) == ""
+
+
+def test_one_that_launchd_has_just_started_again_must_stay_too():
+    assert follow([(0.1, AGAIN), (0.9, AGAIN)], fresh=False, young=True) is None
+    assert follow([(0.1, AGAIN), (1.2, AGAIN)], fresh=False, young=True) == ""
+    again = {**AGAIN, "pid": "9", "runs": "3"}
+    assert "started it 3 times" in follow([(0.1, AGAIN), (0.9, again)], fresh=False, young=True)
 
 
 SCHEDULED = {"state": "spawn scheduled", "runs": "1", "last exit code": "3"}
