@@ -57,7 +57,7 @@ def apply(plan: Plan) -> Dict[str, Any]:
     things = [step for step in plan.steps if step.kind != "process"]
     with _alone():
         for step in things:
-            if "directories" not in step.data:
+            if "gone" not in step.data:
                 _carry_out(step)
         for (place, label), problem in _boot_out([_target(step) for step in stops]):
             if problem:
@@ -68,7 +68,7 @@ def apply(plan: Plan) -> Dict[str, Any]:
                     "Look what it waits for (sudo sample its process), then run again",
                 )
         for step in things:
-            if "directories" in step.data:
+            if "gone" in step.data:
                 _remove(step)
         _start([step for step in processes if step.action != "stop"], plan)
     return {}
@@ -98,8 +98,9 @@ def _remove(step: Step) -> None:
         launchctl.must("enable", place.target(label))
         return
     place.remove(label)
-    records.remove(launchd_state.RECORD_DIR, label)
-    runtime_directories.remove(step.data["directories"])
+    if step.data["gone"]:
+        records.remove(launchd_state.RECORD_DIR, label)
+        runtime_directories.remove(step.data["directories"])
 
 
 def _start(steps: List[Step], plan: Plan) -> None:

@@ -53,7 +53,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         facts[name] = base.facts_of(name, process[-1].action if process else None)
         facts[name]["changed"] = bool(mine or process)
     for state in observed["gone"]:
-        steps = _plan_removal(state)
+        steps = _plan_removal(state, moved=state.name in observed["units"])
         removals += steps
         fact = facts.setdefault(state.name, base.facts_of(state.name, None))
         if steps:
@@ -146,8 +146,8 @@ def _plan_things(entry: Dict[str, Any], state: launchd_state.State, text: str) -
     elif state.text != text or not state.trusted:
         steps.append(Step("update", "plist", path, before=state.text, after=text, data=data))
     stopped = entry["state"] == "stopped"
-    if not stopped and not state.has_log:
-        steps.append(Step("create", "log", log_file.path(name), data=data))
+    if not stopped and state.log_needs:
+        steps.append(Step(state.log_needs, "log", log_file.path(name), data=data))
     if state.disabled != stopped:
         verb = "disable" if stopped else "enable"
         step = Step(verb, "label", place.shown(name), data=data)
@@ -156,9 +156,13 @@ def _plan_things(entry: Dict[str, Any], state: launchd_state.State, text: str) -
     return steps
 
 
-def _plan_removal(state: launchd_state.State) -> List[Step]:
+def _plan_removal(state: launchd_state.State, moved: bool) -> List[Step]:
+    """The steps that take a daemon away from a place.
+
+    :param moved: it goes on at another one, whose are the record and the runtime directories
+    """
     place, name = state.place, state.name
-    data = {"place": place, "label": name, "directories": state.directories}
+    data = {"place": place, "label": name, "gone": not moved, "directories": state.directories}
     steps: List[Step] = []
     if state.job:
         steps.append(Step("stop", "process", place.shown(name), data=data))

@@ -37,7 +37,7 @@ class State:
     :ivar record: what an earlier run noted of it
     :ivar process: which process runs, to compare with the record's; "" without one
     :ivar started: when that started, in seconds since the epoch
-    :ivar has_log: whether its account can write its log
+    :ivar log_needs: what has to be done for its account to write its log: create, update or ""
     :ivar wrong_directories: runtime directories that are not as wanted
     """
 
@@ -53,7 +53,7 @@ class State:
     record: Dict[str, Any] = field(default_factory=dict)
     process: str = ""
     started: Optional[float] = None
-    has_log: bool = False
+    log_needs: str = ""
     wrong_directories: List[str] = field(default_factory=list)
 
 
@@ -83,7 +83,7 @@ def look(
     if state.job and state.job.pid:
         state.process, state.started = process(state.job.pid)
     if entry is not None:
-        state.has_log = log_file.is_owned(name, account_uid(entry))
+        state.log_needs = log_file.needs(name, account_uid(entry))
         state.wrong_directories = runtime_directories.wrong(entry["runtime_directories"])
     return state
 

@@ -26,13 +26,13 @@ def path(daemon: str) -> str:
     return os.path.join(FOLDER, daemon + ".log")
 
 
-def is_owned(daemon: str, uid: Optional[int]) -> bool:
-    """Whether there is a plain file of that account's; without an account there is none."""
+def needs(daemon: str, uid: Optional[int]) -> str:
+    """What it takes to be a plain file of that account's: ``create``, ``update`` or ""."""
     try:
         status = os.lstat(path(daemon))
     except (FileNotFoundError, NotADirectoryError):
-        return False
-    return stat.S_ISREG(status.st_mode) and status.st_uid == uid
+        return "create"
+    return "" if stat.S_ISREG(status.st_mode) and status.st_uid == uid else "update"
 
 
 def make(daemon: str, uid: int, gid: int) -> None:

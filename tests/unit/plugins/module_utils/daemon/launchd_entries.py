@@ -65,7 +65,6 @@ def state(one, place=SYSTEM, **keys):
         "record": {"process": "42 then", "digest": start, "loaded": loaded},
         "process": "42 then",
         "started": 1000.0,
-        "has_log": True,
         **keys,
     }
     return launchd_state.State(one["name"], place, **found)
@@ -80,7 +79,7 @@ NOTHING = {
     "record": {},
     "process": "",
     "started": None,
-    "has_log": False,
+    "log_needs": "create",
 }
 
 

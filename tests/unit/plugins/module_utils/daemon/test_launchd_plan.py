@@ -146,7 +146,8 @@ CASES = [
         words(("start", "process")),
     ),
     ("being booted out", {}, seen_job(state="SIGTERMed"), words(("start", "process"))),
-    ("no log", {}, {"has_log": False}, words(("create", "log"))),
+    ("no log", {}, {"log_needs": "create"}, words(("create", "log"))),
+    ("somebody else's log", {}, {"log_needs": "update"}, words(("update", "log"))),
     (
         "its runtime directory is gone",
         {},
@@ -317,6 +318,8 @@ def test_what_is_no_longer_listed_or_elsewhere_goes():
     ]
     facts = plan.facts["daemons"]
     assert (facts["tether-x"]["changed"], facts["tether-y"]["action"]) == (True, "remove")
+    # What moved keeps its record and its runtime directories: it is using them.
+    assert [step.data["gone"] for step in plan.steps] == [False, False, True, True]
 
 
 def test_plists_are_written_before_any_process_is_touched():

@@ -59,18 +59,18 @@ def test_a_long_log_is_read_at_its_end_alone(folder):
 def test_no_log(folder):
     assert log_file.position("x") == (0, 0)
     assert log_file.last_lines("x", (1, 5)) == []
-    assert not log_file.is_owned("x", os.getuid())
+    assert log_file.needs("x", os.getuid()) == "create"
 
 
 def test_whose_it_is(folder):
     make()
     make()  # what is in it stays
-    assert log_file.is_owned("x", os.getuid())
-    assert not log_file.is_owned("x", os.getuid() + 1)
-    assert not log_file.is_owned("x", None)
+    assert log_file.needs("x", os.getuid()) == ""
+    assert log_file.needs("x", os.getuid() + 1) == "update"
+    assert log_file.needs("x", None) == "update"
     assert (folder / "x.log").stat().st_mode & 0o777 == 0o640
     os.rename(folder / "x.log", folder / "y.log")
     os.symlink("y.log", folder / "x.log")
-    assert not log_file.is_owned("x", os.getuid())
+    assert log_file.needs("x", os.getuid()) == "update"
     with pytest.raises(OSError, match="symbolic"):
         make()
