@@ -14,7 +14,6 @@ import plistlib
 import pwd
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -42,10 +41,10 @@ NOBODY = pwd.getpwnam("nobody")
 NAME = "tether-x"
 TARGET = f"system/{NAME}"
 # An engine in miniature: a unix socket that it makes and does not remove, or a port.
-ENGINE = """#!{python}
+ENGINE = """#!/usr/bin/python3
 import http.server, json, os, socket, socketserver, sys
 with open(sys.argv[2], "w") as stream:
-    json.dump({{"argv": sys.argv, "environ": dict(os.environ), "uid": os.getuid()}}, stream)
+    json.dump({"argv": sys.argv, "environ": dict(os.environ), "uid": os.getuid()}, stream)
 where = sys.argv[1]
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -89,7 +88,7 @@ class Fleet:
     def __init__(self, mac: EmulatedMac) -> None:
         self.mac = mac
         self.engine = mac.root / "engine"
-        self.engine.write_text(ENGINE.format(python=sys.executable))
+        self.engine.write_text(ENGINE)
         self.engine.chmod(0o755)
         self.folder = mac.place("/var/lib/tether/run/engines/a.b")
         self.socket = self.folder / "engine.sock"
