@@ -12,7 +12,7 @@ import json
 from typing import Any, Dict, List, Optional, Set
 
 from ansible_collections.tether.fleet.plugins.module_utils import tcp_table
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import health
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import processes
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # The ingress, and engines: of an earlier installation, or on a port that the inventory has changed.
@@ -27,7 +27,7 @@ def observe(known: Set[int]) -> List[Dict[str, Any]]:
     ports = reachable(tcp_table.read())
     found = []
     for port in sorted(ports - known):
-        for item in health.listeners(port):
+        for item in processes.listeners(port):
             if not ipaddress.ip_address(item["address"]).is_loopback:
                 found.append(dict(item, port=port))
     return found
@@ -98,7 +98,7 @@ def _in_words(port: int, found: List[Dict[str, Any]]) -> str:
     for item in sorted(here, key=lambda one: int(one["pid"])):
         programs.setdefault((item["name"], item["unit"]), item)
     seen = [item for item in programs.values() if item["pid"]]
-    words = [health.in_words(seen)] if seen else []
+    words = [processes.in_words(seen)] if seen else []
     if len(seen) < len(programs):
         words.append("no process that can be seen (perhaps the kernel itself, as with NFS)")
     return "port %d on %s, %s" % (port, " and ".join(addresses), ", ".join(words))

@@ -15,7 +15,7 @@ import time
 from typing import Any, Dict, List, Optional, Set
 
 from ansible_collections.tether.fleet.plugins.module_utils import os_trouble
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, health
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, processes
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
 _OLDEST_PYTHON = (3, 9)
@@ -120,7 +120,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
             for path in os_trouble.ROOTS
             if os_trouble.is_read_only(path)
         },
-        "listeners": health.listeners(desired["port"]) if desired["port"] else [],
+        "listeners": processes.listeners(desired["port"]) if desired["port"] else [],
         "gpu_devices": sorted(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/dri/render*")),
     }
 
@@ -169,7 +169,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         _add(
             findings,
             "port %d" % desired["port"],
-            "%s listening on it" % health.in_words(strangers),
+            "%s listening on it" % processes.in_words(strangers),
             "it to be free, or held by %s" % desired["port_unit"],
             "Stop that program or move it to another port",
         )

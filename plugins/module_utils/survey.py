@@ -65,7 +65,7 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
             return _found("; ".join(checked.error_messages))
         wanted = dict(checked.validated_parameters)
         if component is None:
-            component = base.choose(backends.BACKENDS).daemon
+            component = backends.component("daemon")
             base.join_device_groups(wanted["daemons"])
         plan: Plan = component.plan(wanted, component.observe(wanted))
         differs = "; ".join(step.words() for step in plan.steps)

@@ -9,14 +9,18 @@ module: daemon
 short_description: Supervised processes of a host, hardened and watched until healthy
 version_added: "0.1.0"
 description:
-  - Writes a hardened unit for each process, starts all of them, and waits until all are healthy.
+  - Writes a hardened unit for each process (on macOS a LaunchDaemon), starts all of them, and waits
+    until all are healthy.
   - A process is restarted only when it runs from something else than what is wanted. That is asked
     of the running process itself, so a run that was interrupted before a restart is finished by the
     next one.
   - When a process dies, the module says so within a second of its death, with the last lines that
     it wrote. The other daemons of the call are started and watched all the same.
   - Nothing in arguments or environment is read as a specifier, a variable or a directive.
-  - Hosts need a running systemd.
+  - Hosts need a running systemd, or launchd on macOS. The same entries go to both; what only
+    narrows what a process may do has no effect under launchd, and is marked so below. The page
+    L(Macs, https://github.com/tether-fleet/tether.fleet/blob/main/docs/macs.md) says what follows
+    from that, and what was never run on a Mac.
 author: tether.fleet contributors (@tether-fleet)
 options:
   daemons:
@@ -26,17 +30,18 @@ options:
     required: true
     suboptions:
       name:
-        description: Name of the unit without C(.service). Starts with V(tether-).
+        description:
+          - Name of the unit without C(.service); on macOS the label. Starts with V(tether-).
         type: str
         required: true
       description:
-        description: One line for people.
+        description: One line for people. Without effect on macOS.
         type: str
       state:
         description:
           - V(started) runs now and after each boot.
           - V(stopped) is written and does not run.
-          - V(absent) is stopped and removed, with its runtime directories.
+          - V(absent) is stopped and removed, with its runtime directories. On macOS its log stays.
         type: str
         choices: [started, stopped, absent]
         default: started
@@ -64,11 +69,22 @@ options:
       user:
         description: Account that the process runs as. Root when absent.
         type: str
+      session:
+        description:
+          - V(system) needs nobody to be logged in.
+          - V(login) is for macOS alone, a LaunchAgent in the login session of O(daemons[].user). It
+            runs only while that account is logged in at the screen, and its files are that
+            account's.
+        type: str
+        choices: [system, login]
+        default: system
       group:
         description: Its group. The account's primary group when absent.
         type: str
       supplementary_groups:
-        description: More groups.
+        description:
+          - More groups. On macOS the account must be in each of them, since launchd gives a process
+            the groups of its account and no others.
         type: list
         elements: str
         default: []
@@ -91,12 +107,14 @@ options:
           - Directories below C(/run/tether/) that root removes and makes again at each start, so
             that nothing stale and nothing of a stranger is in them. The process can write there as
             far as owner and mode allow.
+          - On macOS they are below C(/var/lib/tether/run/) and stay; the process empties them
+            itself before its program begins.
         type: list
         elements: dict
         default: []
         suboptions:
           path:
-            description: Absolute path below C(/run/tether/).
+            description: Absolute path below C(/run/tether/), on macOS C(/var/lib/tether/run/).
             type: path
             required: true
           owner:
@@ -104,7 +122,7 @@ options:
             type: str
             default: root
           group:
-            description: Its group.
+            description: Its group. V(root) is C(wheel) on macOS.
             type: str
             default: root
           mode:
@@ -116,38 +134,48 @@ options:
               - Name of the unix socket that the process makes in it. Once it is there, the
                 directory becomes root's (mode 0710), so that the process cannot put a link to
                 somebody else's socket in its place. The start fails when it has done so before.
+              - Without effect on macOS.
             type: str
       read_only_paths:
-        description: Paths that the process can read and not write. The whole system is so already.
+        description:
+          - Paths that the process can read and not write. The whole system is so already.
+          - Without effect on macOS.
         type: list
         elements: path
         default: []
       read_write_paths:
-        description: Paths that the process can write, as far as their own modes allow.
+        description:
+          - Paths that the process can write, as far as their own modes allow.
+          - Without effect on macOS, where all paths are so.
         type: list
         elements: path
         default: []
       inaccessible_paths:
-        description: Paths that the process cannot see.
+        description: Paths that the process cannot see. Without effect on macOS.
         type: list
         elements: path
         default: []
       capabilities:
-        description: Capabilities that the process keeps, for example V(CAP_NET_BIND_SERVICE).
+        description:
+          - Capabilities that the process keeps, for example V(CAP_NET_BIND_SERVICE). Refused on
+            macOS for any account but root, which has them all.
         type: list
         elements: str
         default: []
       address_families:
-        description: Kinds of sockets that the process may make.
+        description: Kinds of sockets that the process may make. Without effect on macOS.
         type: list
         elements: str
         default: [AF_UNIX, AF_INET, AF_INET6]
       devices:
-        description: Whether the process sees GPUs (NVIDIA's, AMD's and DRM devices).
+        description:
+          - Whether the process sees GPUs (NVIDIA's, AMD's and DRM devices). On macOS all do.
         type: bool
         default: false
       executable_memory:
-        description: Whether the process may make code at run time (Python with JIT, CUDA, Vulkan).
+        description:
+          - Whether the process may make code at run time (Python with JIT, CUDA, Vulkan). On macOS
+            its code signature decides.
         type: bool
         default: false
       restart:
@@ -160,11 +188,15 @@ options:
             choices: [always, on-failure, "no"]
             default: always
           delay:
-            description: Seconds before that.
+            description:
+              - Seconds before that. On macOS from start to start, at least 1, and longer from crash
+                to crash.
             type: int
             default: 2
           burst:
-            description: Give up after this many starts within O(daemons[].restart.interval).
+            description:
+              - Give up after this many starts within O(daemons[].restart.interval). Without effect
+                on macOS, where launchd never gives up.
             type: int
             default: 0
           interval:
@@ -180,10 +212,10 @@ options:
             type: int
             default: 65536
           memory:
-            description: Most memory, with K, M, G or T.
+            description: Most memory, with K, M, G or T. Refused on macOS, which has no such limit.
             type: str
           locked_memory:
-            description: Whether the process may lock memory.
+            description: Whether the process may lock memory. On macOS every process may.
             type: bool
             default: false
       restart_files:
@@ -215,7 +247,7 @@ options:
         elements: str
         default: []
       after:
-        description: Units that are started before this one.
+        description: Units that are started before this one. Without effect on macOS.
         type: list
         elements: str
         default: []
@@ -273,7 +305,7 @@ options:
     default: []
 attributes:
   diff_mode:
-    description: Shows the units.
+      description: Shows the units, or the property lists as XML.
 extends_documentation_fragment:
   - tether.fleet.attributes
 """
@@ -326,7 +358,7 @@ daemons:
   type: dict
   contains:
     unit:
-      description: Name of its unit.
+      description: Name of its unit; on macOS its label.
       type: str
     changed:
       description: Whether anything of it changed, or would change.
@@ -371,7 +403,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        supervisor = base.choose(backends.BACKENDS).daemon
+        supervisor = backends.component("daemon")
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     base.join_device_groups(module.params["daemons"])

@@ -155,14 +155,14 @@ changes:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.tether.fleet.plugins.module_utils import firewall
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends, base
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=firewall.ARGUMENT_SPEC, supports_check_mode=True)
     try:
-        component = base.choose(backends.BACKENDS).firewall
+        component = backends.component("firewall")
     except Refusal as refusal:
         module.fail_json(msg=str(refusal))
     run_module(module, component, dict(module.params))

@@ -14,7 +14,7 @@ import json
 import os
 import platform
 import re
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
@@ -35,7 +35,7 @@ _MODE = re.compile(r"[0-7]{3,4}")
 _SIZE = re.compile(r"[0-9]+[KMGT]?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
-# Runtime directories are removed and made again by root at each start: nothing else may be there.
+# What runtime directories hold is removed at each start: nothing else may be there.
 RUNTIME_ROOT = "/run/tether/"
 
 _WATCHED: Dict[str, Any] = {
@@ -51,6 +51,7 @@ ENTRY_SPEC: Dict[str, Any] = {
     "version": {"type": "str"},
     "environment": {"type": "dict", "default": {}},
     "user": {"type": "str"},
+    "session": {"type": "str", "choices": ["system", "login"], "default": "system"},
     "group": {"type": "str"},
     "supplementary_groups": {"type": "list", "elements": "str", "default": []},
     "device_groups": {"type": "list", "elements": "str", "default": []},
@@ -171,9 +172,15 @@ def choose(backends: Mapping[str, Any]) -> Any:
     return backends[found]
 
 
-def check_entries(entries: List[Dict[str, Any]]) -> None:
+def check_entries(
+    entries: List[Dict[str, Any]],
+    runtime_root: str = RUNTIME_ROOT,
+    more: Callable[[Dict[str, Any]], List[str]] = lambda _entry: [],
+) -> None:
     """Refuse what no supervisor could run as meant; all mistakes at once.
 
+    :param runtime_root: below it are runtime directories, with this supervisor
+    :param more: what else is wrong with an entry for this supervisor
     :raises Refusal: naming each daemon and key
     """
     wrong: List[str] = []
@@ -183,7 +190,10 @@ def check_entries(entries: List[Dict[str, Any]]) -> None:
         if name in seen:
             wrong.append("%s: listed twice" % name)
         seen.add(name)
-        wrong += ["%s: %s" % (name, problem) for problem in _problems(entry)]
+        problems = _problems(entry, runtime_root)
+        if entry["state"] != "absent":
+            problems += more(entry)
+        wrong += ["%s: %s" % (name, problem) for problem in problems]
     if wrong:
         raise Refusal(
             "daemons",
@@ -193,7 +203,7 @@ def check_entries(entries: List[Dict[str, Any]]) -> None:
         )
 
 
-def _problems(entry: Dict[str, Any]) -> List[str]:
+def _problems(entry: Dict[str, Any], runtime_root: str) -> List[str]:
     wrong: List[str] = []
     if not _NAME.fullmatch(entry["name"]):
         wrong.append("name must be tether- and then letters, digits, dots, - and _")
@@ -227,7 +237,7 @@ def _problems(entry: Dict[str, Any]) -> List[str]:
     for group in entry["supplementary_groups"] + entry.get("device_groups", []):
         if not _ACCOUNT.fullmatch(group):
             wrong.append("supplementary group %r is not the name of a group" % group)
-    wrong += _path_problems(entry)
+    wrong += _path_problems(entry, runtime_root)
     for unit in entry["after"]:
         if not _UNIT.fullmatch(unit):
             wrong.append("after %r is not the name of a unit" % unit)
@@ -255,7 +265,7 @@ def _problems(entry: Dict[str, Any]) -> List[str]:
     return wrong
 
 
-def _path_problems(entry: Dict[str, Any]) -> List[str]:
+def _path_problems(entry: Dict[str, Any], runtime_root: str) -> List[str]:
     wrong: List[str] = []
     paths = [("working_directory", entry.get("working_directory"))]
     for key in ("read_only_paths", "read_write_paths", "inaccessible_paths"):
@@ -273,8 +283,8 @@ def _path_problems(entry: Dict[str, Any]) -> List[str]:
     for item in entry["runtime_directories"]:
         path = item["path"]
         plain = _PROGRAM.fullmatch(path) and os.path.normpath(path) == path
-        if not plain or not path.startswith(RUNTIME_ROOT) or _climbs(path):
-            wrong.append("runtime directory %r is not a path below %s" % (path, RUNTIME_ROOT))
+        if not plain or not path.startswith(runtime_root) or _climbs(path):
+            wrong.append("runtime directory %r is not a path below %s" % (path, runtime_root))
         if item.get("seal") and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", item["seal"]):
             wrong.append("seal %r of a runtime directory is not a plain file name" % item["seal"])
         if not _MODE.fullmatch(item["mode"]):
@@ -327,6 +337,14 @@ def environ_text(value: Any) -> str:
 def watched_digests(items: List[Dict[str, Any]]) -> Dict[str, str]:
     """``{path: sha256}`` of watched files: the given digest, else what is on disk now."""
     return {item["path"]: item.get("sha256") or file_digest(item["path"]) for item in items}
+
+
+def group_id(name: str) -> int:
+    """The number of a group. Root's own is 0 everywhere, whatever its name (wheel on macOS).
+
+    :raises KeyError: when there is none
+    """
+    return 0 if name == "root" else grp.getgrnam(name).gr_gid
 
 
 def file_digest(path: str) -> str:

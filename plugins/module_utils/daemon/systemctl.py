@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from typing import Dict, List
 
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import commands
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 _PROPERTIES = (
@@ -38,7 +38,7 @@ def show(units: List[str]) -> Dict[str, Dict[str, str]]:
     if done.returncode != 0:
         raise Refusal(
             "systemd",
-            "systemctl show failed: %s" % said(done),
+            "systemctl show failed: %s" % commands.said(done),
             "an answer",
             "Look at the host's system bus (systemctl status)",
         )
@@ -55,7 +55,7 @@ def last_lines(unit: str, invocation: str, since: float = 0.0, count: int = 20) 
 
     :param since: when its start was asked for, in seconds since the epoch
     """
-    run(["journalctl", "--sync"], timeout=5)
+    _run(["journalctl", "--sync"], timeout=5)
     matches = []
     if re.fullmatch(r"[0-9a-f]{32}", invocation):
         matches.append(["_SYSTEMD_INVOCATION_ID=" + invocation])
@@ -63,7 +63,7 @@ def last_lines(unit: str, invocation: str, since: float = 0.0, count: int = 20) 
     matches.append(["--unit=" + unit, "--since=@%d" % since])
     for match in matches:
         argv = ["journalctl", "-q", "--no-pager", "-o", "cat", "-n", str(count)]
-        done = run([*argv, *match], timeout=10)
+        done = _run([*argv, *match], timeout=10)
         lines = [line for line in done.stdout.splitlines() if line.strip()]
         if lines:
             return lines
@@ -71,7 +71,7 @@ def last_lines(unit: str, invocation: str, since: float = 0.0, count: int = 20) 
 
 
 def call(argv: List[str], timeout: float = 600) -> subprocess.CompletedProcess[str]:
-    return run(["systemctl", "--no-pager", *argv], timeout)
+    return _run(["systemctl", "--no-pager", *argv], timeout)
 
 
 def must(argv: List[str]) -> None:
@@ -79,31 +79,11 @@ def must(argv: List[str]) -> None:
     if done.returncode != 0:
         raise Refusal(
             "systemctl %s" % " ".join(argv),
-            "status %d: %s" % (done.returncode, said(done)),
+            "status %d: %s" % (done.returncode, commands.said(done)),
             "status 0",
             "Do what the message says, then run again",
         )
 
 
-def said(done: subprocess.CompletedProcess[str]) -> str:
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    return lines[0] if lines else "no message"
-
-
-def run(argv: List[str], timeout: float) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ, LC_ALL="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="")
-    try:
-        return subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout,
-            env=environment,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(argv, 124, "", "no answer within %d s" % timeout)
-    except FileNotFoundError:
-        return subprocess.CompletedProcess(argv, 127, "", "no program %s" % argv[0])
+def _run(argv: List[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    return commands.run(argv, timeout, SYSTEMD_COLORS="0", SYSTEMD_PAGER="")

@@ -11,26 +11,28 @@ process' invocation in /run.
 from __future__ import annotations
 
 import glob
-import grp
-import json
 import os
-import pwd
 import shutil
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils import files
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     base,
+    commands,
+    obstacles,
+    outcome,
+    records,
     systemctl,
+    systemd_watch,
     unit_file,
     watch,
+    watched,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 
 UNIT_DIR = "/etc/systemd/system"
 RECORD_DIR = "/run/tether/loaded"
-_POLL = 0.1
 
 
 def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
@@ -41,7 +43,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "newest": {daemon: seconds | None}, "prune": [names]}``
     """
     entries = desired["daemons"]
-    base.check_entries(entries)
+    base.check_entries(entries, more=unit_file.problems)
     listed = {entry["name"] for entry in entries}
     prune = [name for name in _ours(desired.get("prune") or []) if name not in listed]
     names = [entry["name"] for entry in entries] + prune
@@ -55,15 +57,15 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         item["mode_ok"] = files.is_roots(path, 0o644)
         item["masked"] = os.path.islink(path) and os.readlink(path) == "/dev/null"
         item["digest"] = _running_digest(item)
-        item["record"] = _record(unit)
+        item["record"] = records.read(RECORD_DIR, unit)
         item["started"] = _started(item)
         units[name] = item
     digests, newest = {}, {}
     for entry in entries:
         if entry["state"] != "absent":
-            wanted = unit_file.wanted_digest(entry), unit_file.reload_digest(entry)
+            wanted = unit_file.wanted_digest(entry), watched.reload_digest(entry)
             digests[entry["name"]] = wanted
-            newest[entry["name"]] = _newest(entry["reload_files"])
+            newest[entry["name"]] = watched.newest(entry["reload_files"])
     return {"units": units, "digests": digests, "newest": newest, "prune": prune}
 
 
@@ -99,40 +101,12 @@ def _running_digest(item: Dict[str, str]) -> Optional[str]:
     return None
 
 
-def _record_path(unit: str) -> str:
-    return os.path.join(RECORD_DIR, unit + ".json")
-
-
-def _record(unit: str) -> Dict[str, Any]:
-    try:
-        with open(_record_path(unit), encoding="utf-8") as stream:
-            record = json.load(stream)
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
 def _started(item: Dict[str, str]) -> Optional[float]:
     """When the main process started, as seconds since the epoch."""
     text = item.get("ExecMainStartTimestampMonotonic", "0")
     if not text.isdigit() or text == "0":
         return None
     return time.time() - (time.clock_gettime(time.CLOCK_MONOTONIC) - int(text) / 1e6)
-
-
-def _newest(items: List[Dict[str, Any]]) -> Optional[float]:
-    """The newest change of watched files; infinity when one is not (yet) what is expected."""
-    newest: Optional[float] = None
-    for item in items:
-        if item.get("sha256") and base.file_digest(item["path"]) != item["sha256"]:
-            return float("inf")
-        try:
-            # ctime: a rename of an older file into place counts as a change of now.
-            changed = os.stat(item["path"]).st_ctime
-        except OSError:
-            return float("inf")
-        newest = changed if newest is None else max(newest, changed)
-    return newest
 
 
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
@@ -229,14 +203,9 @@ def _plan_process(
         record = {}
     if (item["digest"] or record.get("digest")) != start:
         return [Step("restart", "process", unit, data=data)]
-    if loaded is None or record.get("loaded") == loaded:
-        return []
-    if "loaded" not in record and newest is not None and item["started"] is not None:
-        # systemd started this process by itself. It has read what was there; a second is left for
-        # clocks that tick coarsely.
-        if newest < item["started"] - 1:
-            return []
-    return [Step("reload", "process", unit, data=data)]
+    if watched.must_reload(record, loaded, newest, item["started"]):
+        return [Step("reload", "process", unit, data=data)]
+    return []
 
 
 def _plan_removal(name: str, item: Dict[str, Any]) -> List[Step]:
@@ -292,12 +261,13 @@ def apply(plan: Plan) -> Dict[str, Any]:
         name = step.data["daemon"]
         running = before.get(step.name, {}).get("InvocationID", "")
         lines: List[str] = []
-        problem = _obstacle(entries[name])
+        problem = obstacles.obstacle(entries[name], base.RUNTIME_ROOT)
+        problem = problem or obstacles.missing_path(entries[name])
         if not problem and step.action == "reload":
             problem = _reload(step.name)
             lines = systemctl.last_lines(step.name, running) if problem else []
         if problem:
-            _fail(facts[name], problem, lines)
+            outcome.fail(facts[name], problem, lines)
             continue
         begun[name] = running
     starting = [
@@ -317,57 +287,21 @@ def _apply_removals(removals: List[Step]) -> None:
     units = [step.name for step in removals]
     systemctl.call(["disable", "--quiet", *units])
     for step in removals:
-        for path in (os.path.join(UNIT_DIR, step.name), _record_path(step.name)):
-            if os.path.lexists(path):
-                os.unlink(path)
+        path = os.path.join(UNIT_DIR, step.name)
+        if os.path.lexists(path):
+            os.unlink(path)
+        records.remove(RECORD_DIR, step.name)
         for path in unit_file.emptied_directories(step.data["text"]):
             shutil.rmtree(path, ignore_errors=True)
     systemctl.must(["daemon-reload"])
     systemctl.call(["reset-failed", *units])
 
 
-def _obstacle(entry: Dict[str, Any]) -> str:
-    """Why a process cannot be started as meant, or ""; a running one is then left alone."""
-    program = entry["argv"][0]
-    if not os.path.isfile(program):
-        return "there is no program %s; install its artifact first" % program
-    if not os.access(program, os.X_OK):
-        return "the program %s is not executable" % program
-    users = [entry.get("user")] + [item["owner"] for item in entry["runtime_directories"]]
-    groups = [entry.get("group"), *entry["supplementary_groups"]]
-    groups += [item["group"] for item in entry["runtime_directories"]]
-    for user in users:
-        if user and not _known(pwd.getpwnam, user):
-            return "there is no account %s; run the role baseline first" % user
-    for group in groups:
-        if group and not _known(grp.getgrnam, group):
-            return "there is no group %s; run the role baseline first" % group
-    for item in entry["restart_files"] + entry["reload_files"]:
-        found = base.file_digest(item["path"])
-        if item.get("sha256") and item["sha256"] != found:
-            return "%s has sha256 %s where %s is expected" % (item["path"], found, item["sha256"])
-    folder = entry.get("working_directory")
-    if folder and not folder.startswith(base.RUNTIME_ROOT) and not os.path.isdir(folder):
-        return "there is no working directory %s" % folder
-    for path in entry["read_only_paths"] + entry["read_write_paths"] + entry["inaccessible_paths"]:
-        if not os.path.exists(path):
-            return "there is no %s, which its unit names" % path
-    return ""
-
-
-def _known(look: Callable[[str], Any], name: str) -> bool:
-    try:
-        look(name)
-    except KeyError:
-        return False
-    return True
-
-
 def _reload(unit: str) -> str:
     done = systemctl.call(["reload", unit], timeout=120)
     if done.returncode == 0:
         return ""
-    said = systemctl.said(done)
+    said = commands.said(done)
     return "it did not take its new configuration (%s); it still runs with the old one" % said
 
 
@@ -379,20 +313,12 @@ def verify(plan: Plan) -> Dict[str, Any]:
     facts = plan.facts["daemons"]
     begun = plan.data.get("begun", {})
     watches = [
-        watch.Watch(entry, begun.get(entry["name"]), facts[entry["name"]]["action"])
+        systemd_watch.Watch(entry, begun.get(entry["name"]), facts[entry["name"]]["action"])
         for entry in plan.data["entries"]
         if entry["state"] == "started" and not facts[entry["name"]]["failed"]
     ]
-    waiting = list(watches)
-    while waiting:
-        shown = systemctl.show([one.unit for one in waiting])
-        for one in waiting:
-            one.look(shown.get(one.unit, {}), time.monotonic())
-        waiting = [one for one in waiting if one.verdict is None]
-        if waiting:
-            time.sleep(_POLL)
+    watch.follow(watches, _look)
     for one in watches:
-        one.stop()
         name = one.entry["name"]
         if one.verdict:
             lines = systemctl.last_lines(one.unit, one.invocation, one.since)
@@ -400,23 +326,29 @@ def verify(plan: Plan) -> Dict[str, Any]:
             others = systemctl.show([one.unit]).get(one.unit, {}).get("DropInPaths")
             if others:
                 facts[name]["drop_ins"] = others.split()
-            _fail(facts[name], one.verdict, lines)
+            outcome.fail(facts[name], one.verdict, lines)
             continue
         facts[name]["healthy"] = True
         if name in begun:
             start, loaded = plan.data["digests"][name]
-            _write_record(one.unit, one.invocation, start, loaded)
-    failed = {name: fact for name, fact in facts.items() if fact["failed"]}
+            records.write(RECORD_DIR, one.unit, _record(one.invocation, start, loaded))
+    failed = outcome.failed(facts)
     if failed:
         raise Refusal(
             "%d of %d daemons" % (len(failed), len(facts)),
-            "; ".join(_in_words(name, fact) for name, fact in sorted(failed.items())),
+            outcome.in_words(failed),
             "running, healthy processes",
             "Mend what the lines name, then run again; for more: journalctl -u %s"
             % next(iter(failed.values()))["unit"],
             {"daemons": facts},
         )
     return {"daemons": facts}
+
+
+def _look(watches: List[systemd_watch.Watch]) -> None:
+    shown = systemctl.show([one.unit for one in watches])
+    for one in watches:
+        one.look(shown.get(one.unit, {}), time.monotonic())
 
 
 def settled(plan: Plan) -> str:
@@ -426,31 +358,14 @@ def settled(plan: Plan) -> str:
     """
     entries = [entry for entry in plan.data["entries"] if entry["state"] == "started"]
     for entry in entries:
-        reason = watch.glance(entry, plan.data["units"][entry["name"]])
+        reason = systemd_watch.glance(entry, plan.data["units"][entry["name"]])
         if reason:
             return "%s: %s" % (entry["name"], reason)
     return ""
 
 
-def _fail(fact: Dict[str, Any], reason: str, lines: List[str]) -> None:
-    fact.update(failed=True, healthy=False, reason=reason, last_lines=lines)
-
-
-def _in_words(name: str, fact: Dict[str, Any]) -> str:
-    lines = fact["last_lines"]
-    said = "its last lines:\n  %s\n" % "\n  ".join(lines) if lines else "it wrote no lines"
-    reason = fact["reason"]
-    if fact.get("drop_ins"):
-        reason += "; its unit is changed by %s" % ", ".join(fact["drop_ins"])
-    return "%s: %s; %s" % (name, reason, said)
-
-
-def _write_record(unit: str, invocation: str, start: str, loaded: Optional[str]) -> None:
-    for folder in ("/run/tether", RECORD_DIR):
-        if not os.path.isdir(folder):
-            os.mkdir(folder)
-            os.chmod(folder, 0o755)  # noqa: S103 - the records hold nothing secret
+def _record(invocation: str, start: str, loaded: Optional[str]) -> Dict[str, Any]:
     record: Dict[str, Any] = {"invocation_id": invocation, "digest": start}
     if loaded is not None:
         record["loaded"] = loaded
-    files.write_file(_record_path(unit), json.dumps(record).encode("utf-8"), 0o644)
+    return record

@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
 
 MARK = "# Written by the Ansible collection tether.fleet: changes made here are lost."
+
+
+def problems(entry: Dict[str, Any]) -> List[str]:
+    """What of an entry systemd has no counterpart for."""
+    if entry["session"] == "login":
+        return ["session=login is for macOS: here every daemon is the system's"]
+    return []
 
 
 def quote(text: str) -> str:
@@ -222,13 +229,6 @@ def wanted_digest(entry: Dict[str, Any]) -> str:
             "files": base.watched_digests(entry["restart_files"]),
         }
     )
-
-
-def reload_digest(entry: Dict[str, Any]) -> Optional[str]:
-    """What a running process must have loaded since; None when it has nothing to reload."""
-    if not entry["reload_files"]:
-        return None
-    return base.digest_of(base.watched_digests(entry["reload_files"]))
 
 
 def unit_text(entry: Dict[str, Any], digest: str) -> str:

@@ -1,72 +1,62 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Follows a process under systemd until it is healthy or its end is seen."""
+"""Follows processes until each is healthy or its end is seen, whatever their supervisor.
+
+What a supervisor says of a process is read beside this file, one file for each.
+"""
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import health, unit_file
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import health, processes
 
 # Without a health probe a process that is still there after this long counts as started.
 _SETTLE = 1.0
+# What does its work once may take this long.
+_ONESHOT = 600
+_POLL = 0.1
 
 
 class Watch:
-    """Follows one process until there is a verdict: "" for healthy, else what is wrong."""
+    """Follows one process until there is a verdict: "" for healthy, else what is wrong.
 
-    def __init__(self, entry: Dict[str, Any], before: Optional[str], action: Optional[str]) -> None:
+    :ivar unit: what its supervisor calls it
+    :ivar since: when the watch began, in seconds since the epoch
+    """
+
+    def __init__(self, entry: Dict[str, Any], unit: str, fresh: bool) -> None:
         self.entry = entry
-        self.unit = unit_file.unit_name(entry["name"])
+        self.unit = unit
         self.verdict: Optional[str] = None
-        self.invocation = ""
         self.since = time.time()
-        # What ran before a (re)start is not what is waited for.
-        self._before = before if action in ("start", "restart") else None
-        self._fresh = self._before is not None
+        # Whether it was just started, so that it has still to show that it stays.
+        self._fresh = fresh
         self._began = time.monotonic()
         self._seen: Optional[float] = None
         self._probe: Optional[_Prober] = None
+
+    def look(self, item: Any, now: float) -> None:
+        """Judge by what the supervisor says, at the time ``now`` (monotonic seconds)."""
+        raise NotImplementedError
+
+    def see(self, now: float) -> None:
+        """Note that the process that is waited for is there."""
+        self._seen = now
 
     def stop(self) -> None:
         if self._probe is not None:
             self._probe.stop()
 
-    def look(self, item: Dict[str, str], now: float) -> None:
-        """Judge by the unit's properties at the time ``now`` (monotonic seconds)."""
-        found = item.get("InvocationID", "")
-        state, sub = item.get("ActiveState", "inactive"), item.get("SubState", "")
-        if not self.invocation:
-            if self._fresh and found in ("", self._before):
-                if item.get("Job", "0") not in ("", "0"):
-                    limit = self.entry["stop_timeout"] + 100
-                    if now - self._began > limit:
-                        self.verdict = "it was not started within %d s" % limit
-                    return
-                if now - self._began < 0.5:
-                    return
-                self.verdict = "it could not be started (%s)" % ending(item)
-                return
-            self.invocation, self._seen = found, now
-        if found != self.invocation:
-            self.verdict = "it ended right after its start, and was started again by systemd"
-        elif state in ("failed", "inactive", "deactivating") or sub.startswith("auto-restart"):
-            self.verdict = ending(item) + self._taken()
-        elif self.entry["type"] == "oneshot":
-            self._look_oneshot(state, now)
-        elif state in ("active", "reloading"):
-            self._look_health(now)
-
-    def _look_oneshot(self, state: str, now: float) -> None:
-        if state == "active":
+    def look_oneshot(self, done: bool, now: float) -> None:
+        if done:
             self.verdict = ""
-        elif now - (self._seen or now) > 600:
-            self.verdict = "it did not end within 600 s"
+        elif now - (self._seen or now) > _ONESHOT:
+            self.verdict = "it did not end within %d s" % _ONESHOT
 
-    def _look_health(self, now: float) -> None:
+    def look_health(self, now: float) -> None:
         probe = self.entry.get("health")
         waited = now - (self._seen or now)
         if not probe:
@@ -82,41 +72,57 @@ class Watch:
             self.verdict = "it is not healthy after %d s: %s%s" % (
                 probe["timeout"],
                 answer or "no answer",
-                self._taken(),
+                self.taken(),
             )
+
+    def glance(self) -> str:
+        """One look at a process that runs, without waiting: "" when it is well."""
+        if self.entry["type"] == "oneshot" or not self.entry.get("health"):
+            return ""
+        return health.probe(self.entry["health"], timeout=2) or self.stranger()
+
+    def owns(self, item: Mapping[str, Any]) -> bool:
+        """Whether a listener is this daemon's."""
+        return bool(item["unit"] == self.unit)
+
+    def stranger(self) -> str:
+        """What is wrong when the healthy answer came from another process, else ""."""
+        found = [item for item in self._listeners() if item["pid"]]
+        if found and not any(self.owns(item) for item in found):
+            return "another process answers in its place: %s" % processes.in_words(found)
+        return ""
+
+    def taken(self) -> str:
+        """Who else listens where it should, as the end of a sentence, or ""."""
+        found = [item for item in self._listeners() if not self.owns(item)]
+        if not found:
+            return ""
+        probe = self.entry["health"]
+        where = probe["unix"] if probe.get("unix") else "port %d" % probe["port"]
+        return "; %s is taken by %s" % (where, processes.in_words(found))
 
     def _listeners(self) -> List[Dict[str, Any]]:
         probe = self.entry.get("health")
         if not probe:
             return []
         if probe.get("unix"):
-            return health.unix_listeners(probe["unix"])
-        return health.listeners(probe["port"])
-
-    def stranger(self) -> str:
-        """What is wrong when the healthy answer came from another process, else ""."""
-        found = [item for item in self._listeners() if item["pid"]]
-        if found and not any(item["unit"] == self.unit for item in found):
-            return "another process answers in its place: %s" % health.in_words(found)
-        return ""
-
-    def _taken(self) -> str:
-        found = [item for item in self._listeners() if item["unit"] != self.unit]
-        if not found:
-            return ""
-        probe = self.entry["health"]
-        where = probe["unix"] if probe.get("unix") else "port %d" % probe["port"]
-        return "; %s is taken by %s" % (where, health.in_words(found))
+            return processes.unix_listeners(probe["unix"])
+        return processes.listeners(probe["port"])
 
 
-def glance(entry: Dict[str, Any], item: Dict[str, str]) -> str:
-    """One look at a process that should run, without waiting: "" when it is well."""
-    state = item.get("ActiveState", "inactive")
-    if state != "active":
-        return "it is %s" % state
-    if entry["type"] == "oneshot" or not entry.get("health"):
-        return ""
-    return health.probe(entry["health"], timeout=2) or Watch(entry, None, None).stranger()
+def follow(watches: Sequence[Watch], look: Callable[[List[Any]], None]) -> None:
+    """Look at all of them again and again until each has a verdict.
+
+    :param look: has each of the watches that it is given look once
+    """
+    waiting = list(watches)
+    while waiting:
+        look(waiting)
+        waiting = [one for one in waiting if one.verdict is None]
+        if waiting:
+            time.sleep(_POLL)
+    for one in watches:
+        one.stop()
 
 
 class _Prober(threading.Thread):
@@ -138,32 +144,3 @@ class _Prober(threading.Thread):
 
     def stop(self) -> None:
         self._end.set()
-
-
-# systemd's own exit statuses (systemd.exec(5)), as what a person has to look at.
-_STATUSES = {
-    200: "its working directory cannot be entered",
-    203: "its program cannot be executed (missing interpreter or library loader, wrong platform)",
-    216: "its group does not exist",
-    217: "its user does not exist",
-    226: "its file system view cannot be set up (a path that the unit names is missing)",
-}
-
-
-def ending(item: Dict[str, str]) -> str:
-    """How a process ended, in words."""
-    code, status = item.get("ExecMainCode", "0"), item.get("ExecMainStatus", "0")
-    number = int(status) if status.isdigit() else 0
-    result = item.get("Result", "")
-    if result in ("oom-kill", "start-limit-hit", "timeout", "watchdog"):
-        return "it ended: %s" % result
-    if code in ("2", "3"):
-        try:
-            named = signal.Signals(number).name
-        except ValueError:
-            named = "signal %d" % number
-        return "it was ended by %s" % named
-    if code == "1" and (number or item.get("SubState") != "start-pre"):
-        hint = _STATUSES.get(number)
-        return "it ended with status %d%s" % (number, ": " + hint if hint else "")
-    return "it did not start (%s)" % (result or "no result")

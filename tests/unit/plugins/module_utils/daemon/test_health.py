@@ -11,7 +11,11 @@ import threading
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import health
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
+    health,
+    linux_processes,
+    processes,
+)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -76,7 +80,7 @@ def test_http_over_a_unix_socket(serve, tmp_path):
     assert "does not exist yet" in health.probe(wanted(unix=path))
     serve(UnixServer(path, Handler))
     assert health.probe(wanted(unix=path)) == ""
-    assert [item["pid"] for item in health.unix_listeners(path)] == [os.getpid()]
+    assert [item["pid"] for item in processes.unix_listeners(path)] == [os.getpid()]
 
 
 @pytest.fixture
@@ -104,9 +108,9 @@ def test_tls(serve, tls):
 
 def test_who_listens(serve):
     port = serve(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)).server_port
-    found = health.listeners(port)
+    found = processes.listeners(port)
     assert [item["pid"] for item in found] == [os.getpid()]
-    assert "process %d (" % os.getpid() in health.in_words(found)
+    assert "process %d (" % os.getpid() in processes.in_words(found)
 
 
 def test_nobody_listens():
@@ -114,7 +118,7 @@ def test_nobody_listens():
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
         assert "refuses connections" in health.probe(wanted(port=port))
-        assert health.listeners(port) == []
+        assert processes.listeners(port) == []
 
 
 def test_an_answer_that_never_comes():
@@ -195,4 +199,4 @@ def test_a_handshake_that_never_ends(drip):
     ],
 )
 def test_the_unit_of_a_process(text, unit):
-    assert health.unit_of(text) == unit
+    assert linux_processes.unit_of(text) == unit

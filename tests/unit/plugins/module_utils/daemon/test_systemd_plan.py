@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, systemd, unit_file
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
+    base,
+    systemd,
+    unit_file,
+    watched,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 SPEC = {"daemons": {"type": "list", "elements": "dict", "options": base.ENTRY_SPEC}}
@@ -38,7 +43,7 @@ def item(one, **keys):
         "record": {
             "invocation_id": "a" * 32,
             "digest": digest,
-            "loaded": unit_file.reload_digest(one),
+            "loaded": watched.reload_digest(one),
         },
         "started": 1000.0,
     }
@@ -70,7 +75,7 @@ RELOADS = {
 def steps(one, newest=None, prune=(), **keys):
     observed = {
         "units": {one["name"]: item(one, **keys)},
-        "digests": {one["name"]: (unit_file.wanted_digest(one), unit_file.reload_digest(one))},
+        "digests": {one["name"]: (unit_file.wanted_digest(one), watched.reload_digest(one))},
         "newest": {one["name"]: newest},
         "prune": [],
     }

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import watch
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import systemd_watch as watch
 
 RUNNING = {"ActiveState": "active", "SubState": "running", "InvocationID": "new", "MainPID": "7"}
 

@@ -1,0 +1,39 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Runs the host's own programs, whose words are read: in English, with an end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import List
+
+NO_PROGRAM = 127
+
+
+def run(argv: List[str], timeout: float, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program without input; one that hangs or does not exist is a status of its own.
+
+    :param environment: variables beside the module's own
+    """
+    try:
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=dict(os.environ, LC_ALL="C", **environment),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, 124, "", "no answer within %d s" % timeout)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(argv, NO_PROGRAM, "", "no program %s" % argv[0])
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    """The first line of what a program said."""
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return lines[0] if lines else "no message"

@@ -1,0 +1,255 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Carries a plan out on a Mac.
+
+launchd reads a plist at ``bootstrap`` and never again, so a restart takes the label out and loads
+it anew: ``bootout``, ``print`` until it answers 113, ``enable`` where an override is in the way,
+``bootstrap``. Two runs at once would take each other's labels out between these, so one of them
+waits, and looks again before it acts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
+    launchctl,
+    launchd_job,
+    launchd_plan,
+    launchd_reload,
+    launchd_state,
+    log_file,
+    obstacles,
+    outcome,
+    plist,
+    plist_place,
+    records,
+    runtime_directories,
+)
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
+
+LOCK = "/var/run/tether/daemons.lock"
+# Another run may wait for as many processes to end.
+_LOCK_PATIENCE = 900
+# Beyond the time that launchd gives a process before SIGKILL.
+_MARGIN = 15
+# For a process without such a time.
+_NO_TIMEOUT = 600
+# Issues say: a bootstrap fails with 5 or 37 for about 5 s after a bootout.
+_BOOTSTRAP_PATIENCE = 15
+_POLL = 0.2
+
+Target = Tuple[plist_place.Place, str]
+
+
+def apply(plan: Plan) -> Dict[str, Any]:
+    """Write and begin everything; ``verify`` then waits for all of it together."""
+    plan.data["begun"] = {}
+    if not plan.steps:
+        return {}
+    processes = [step for step in plan.steps if step.kind == "process"]
+    stops = [step for step in processes if step.action == "stop"]
+    things = [step for step in plan.steps if step.kind != "process"]
+    with _alone():
+        for step in things:
+            if "gone" not in step.data:
+                _carry_out(step)
+        for (place, label), problem in _boot_out([_target(step) for step in stops]):
+            if problem:
+                raise Refusal(
+                    "process %s" % place.shown(label),
+                    problem,
+                    "it to end when it is asked to",
+                    "Look what it waits for (sudo sample its process), then run again",
+                )
+        for step in things:
+            if "gone" in step.data:
+                _remove(step)
+        _start([step for step in processes if step.action != "stop"], plan)
+    return {}
+
+
+def _target(step: Step) -> Target:
+    return step.data["place"], step.data["label"]
+
+
+def _carry_out(step: Step) -> None:
+    place, label = _target(step)
+    if step.kind == "plist":
+        place.write(label, step.data["text"])
+    elif step.kind == "label":
+        launchctl.must(step.action, place.target(label))
+    else:
+        entry = step.data["entry"]
+        with contextlib.suppress(KeyError):  # no such account: its start says so
+            account = pwd.getpwnam(entry.get("user") or "root")
+            log_file.make(label, account.pw_uid, account.pw_gid)
+
+
+def _remove(step: Step) -> None:
+    """The log stays: it may be what somebody looks for."""
+    place, label = _target(step)
+    if step.action == "enable":
+        launchctl.must("enable", place.target(label))
+        return
+    place.remove(label)
+    if step.data["gone"]:
+        records.remove(launchd_state.RECORD_DIR, label)
+        runtime_directories.remove(step.data["directories"])
+
+
+def _start(steps: List[Step], plan: Plan) -> None:
+    entries = {entry["name"]: entry for entry in plan.data["entries"]}
+    facts, begun = plan.facts["daemons"], plan.data["begun"]
+    loads: Dict[Target, Dict[str, Any]] = {}
+    for step in steps:
+        name = step.data["daemon"]
+        entry, old = entries[name], plan.data["units"][name]
+        state = launchd_state.look(name, old.place, old.disabled, entry)
+        digests, newest = plan.data["digests"][name], plan.data["newest"][name]
+        if not launchd_plan.plan_process(entry, state, digests, newest):
+            continue  # another run was first
+        problem = _obstacle(entry, state)
+        since, lines = log_file.position(name), []
+        if not problem and step.action == "reload":
+            problem = launchd_reload.run(entry, state.place.home)
+            lines = log_file.last_lines(name, since) if problem else []
+            begun[name] = state.record.get("log") or since
+        if problem:
+            begun.pop(name, None)
+            outcome.fail(facts[name], problem, lines)
+        elif step.action != "reload":
+            loads[(state.place, name)] = entry
+    for target, problem in _boot_out(list(loads)):
+        place, name = target
+        since = log_file.position(name)
+        problem = problem or _load(place, loads[target], plan.data["digests"][name][0])
+        if problem:
+            outcome.fail(facts[name], problem, log_file.last_lines(name, since))
+        else:
+            begun[name] = since
+
+
+def _obstacle(entry: Dict[str, Any], state: launchd_state.State) -> str:
+    """Why a process cannot be started as meant, or ""; a running one is then left alone."""
+    problem = obstacles.obstacle(entry, plist.RUNTIME_ROOT)
+    if problem:
+        return problem
+    if not state.session:
+        return (
+            "nobody of the account %s is logged in at the screen, so there is no session for it"
+            " (launchctl answers 125 or 112 then, over ssh always); log in, or use session=system"
+            % state.place.account
+        )
+    if entry.get("user"):
+        account = pwd.getpwnam(entry["user"])
+        missing = obstacles.not_in(account, entry["supplementary_groups"])
+        if missing:
+            return (
+                "the account %s is not in the group %s, and launchd gives a process no other groups"
+                " than its account's; run the role baseline first" % (entry["user"], missing)
+            )
+    return runtime_directories.make(entry["runtime_directories"])
+
+
+def _boot_out(targets: List[Target]) -> Iterator[Tuple[Target, str]]:
+    """Take labels out; yields each as soon as it is gone, or with why it is not."""
+    ends: Dict[Target, float] = {}
+    for target in targets:
+        place, label = target
+        job = _loaded(target)
+        if job is None:
+            yield target, ""
+            continue
+        done = launchctl.call("bootout", place.target(label))
+        fine = (0, launchctl.ABSENT, launchctl.NOT_FOUND, *launchctl.PASSING)
+        if done.returncode not in fine:
+            yield target, launchctl.in_words(done)
+            continue
+        ends[target] = time.monotonic() + (job.exit_timeout or _NO_TIMEOUT) + _MARGIN
+    while ends:
+        for target, end in list(ends.items()):
+            job = _loaded(target)
+            if job is None:
+                del ends[target]
+                yield target, ""
+            elif time.monotonic() > end:
+                del ends[target]
+                yield target, "it was booted out and has not ended (state = %s)" % job.state
+        if ends:
+            time.sleep(_POLL)
+
+
+def _loaded(target: Target) -> Optional[launchd_job.Job]:
+    """A label that is loaded; one of which launchctl says nothing for once counts as such."""
+    place, label = target
+    try:
+        return launchctl.look(place.target(label))
+    except launchctl.NoSessionError:
+        return None
+    except Refusal:
+        return launchd_job.Job()
+
+
+def _load(place: plist_place.Place, entry: Dict[str, Any], digest: str) -> str:
+    """Load a label that is gone; returns why that did not work, or ""."""
+    label = entry["name"]
+    wish = launchd_plan.wanted(entry, place, digest)
+    end = time.monotonic() + _BOOTSTRAP_PATIENCE
+    while True:
+        with contextlib.suppress(Refusal):  # the bootstrap says it better
+            if launchctl.disabled(place.domain).get(label):
+                launchctl.must("enable", place.target(label))
+        done = launchctl.call("bootstrap", place.domain, place.path(label))
+        if done.returncode == 0:
+            return ""
+        job = _loaded((place, label))
+        # Loaded already, and from this very plist: all is as it should be.
+        if job is not None and not launchd_plan.differs(job, place.path(label), wish):
+            return ""
+        if done.returncode not in (*launchctl.PASSING, launchctl.DISABLED):
+            return launchctl.in_words(done)
+        if time.monotonic() > end:
+            return launchctl.in_words(done)
+        time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """No other run changes this host's labels meanwhile.
+
+    :raises Refusal: when one does so for a quarter of an hour
+    """
+    records.make_folder(os.path.dirname(LOCK))
+    handle = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        _wait_for(lambda: _lock(handle))
+        yield
+    finally:
+        os.close(handle)
+
+
+def _wait_for(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + _LOCK_PATIENCE
+    while not done():
+        if time.monotonic() > end:
+            raise Refusal(
+                "daemons",
+                "another run that has been changing them for %d s" % _LOCK_PATIENCE,
+                "one run at a time",
+                "Find that run (sudo lsof %s), then run again" % LOCK,
+            )
+        time.sleep(_POLL)
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,3 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The emulated Mac's programs, one module each, named as the program is."""
