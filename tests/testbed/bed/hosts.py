@@ -212,15 +212,16 @@ def _personalise(bed: Bed, host: str, root: Path) -> None:
 
 def _add_login(host: str, root: Path) -> Path:
     """Make the account that logs in, and the Mac around it if the host is to be one."""
-    home, account = f"home/{LOGIN}", ["--uid=1000"]
+    home, program, account = f"home/{LOGIN}", "useradd", ["--uid=1000"]
     if is_mac(host):
         if shutil.which("gcc") is None:
             raise BedError(f"{host}: an emulated Mac needs gcc (Debian: gcc, libc6-dev)")
         emulated_mac.host(root)
         # The first account of a Mac.
-        home, account = f"Users/{LOGIN}", ["--uid=501", "--gid=staff"]
-    useradd = ["useradd", "--create-home", f"--home-dir=/{home}", "--shell=/bin/bash", *account]
-    run(["chroot", root, *useradd, LOGIN])
+        home, program = f"Users/{LOGIN}", f"/{emulated_mac.LINUX_PROGRAMS}/useradd"
+        account = ["--uid=501", "--gid=staff"]
+    options = ["--create-home", f"--home-dir=/{home}", "--shell=/bin/bash", *account]
+    run(["chroot", root, program, *options, LOGIN])
     return root / home
 
 
