@@ -81,8 +81,18 @@ _LINUX_ONLY = {
     *("systemctl", "journalctl", "loginctl", "systemd-run", "hostnamectl", "timedatectl"),
     *("nft", "iptables", "ip6tables", "ip", "ss", "tc", "bridge", "apt", "dpkg", "apt-get"),
     *("setsid", "timeout", "flock", "nsenter", "unshare", "prlimit", "taskset", "ionice"),
-    *("lscpu", "lsblk", "findmnt", "lsmod", "modprobe"),
+    *("lscpu", "lsblk", "findmnt", "lsmod", "modprobe", "init"),
+    # A Mac has some of these; here they would be lost without /proc.
+    *("free", "pgrep", "pidof", "pkill", "pmap", "ps", "pwdx", "top", "vmstat", "w", "watch"),
 }
+_MASKED = (
+    # It wants a group root.
+    "systemd-sysusers.service",
+    # It wants journalctl on the path; with a journal in memory it has nothing to do.
+    "systemd-journal-flush.service",
+)
+# What a command over ssh has on a Mac.
+_LOGIN_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 # Names and numbers of macOS that Linux has otherwise; there is no group root on a Mac.
 _GROUPS = {"wheel": 0, "daemon": 1, "everyone": 12, "staff": 20, "admin": 80}
 
@@ -117,8 +127,9 @@ def host(root: Path) -> None:
     groups.write_text(_mac_groups(groups.read_text()))
     _put_aside(root)
     units = root / "etc/systemd/system"
-    # Without journalctl on the path it would fail; with a journal in memory it has nothing to do.
-    (units / "systemd-journal-flush.service").symlink_to(os.devnull)
+    for name in _MASKED:
+        (units / name).symlink_to(os.devnull)
+    (root / "etc/environment").write_text(f"PATH={_LOGIN_PATH}\n")
     unit = "emulated-launchd.service"
     shutil.copy(Path(__file__).with_name(unit), units / unit)
     wants = units / "multi-user.target.wants"

@@ -19,8 +19,10 @@
 
 static int runs_the_host(void)
 {
-	static const char *const names[] = {"system", "journal", "login", "(",    "dbus",
-					    "udev",   "init",    "sshd",  "sudo", "agetty"};
+	static const char *const names[] = {
+		"system", "journal", "login", "(",    "dbus",   "udev",	 "init",
+		"sshd",	  "sudo",    "agetty", "shutdown", "reboot", "halt", "poweroff",
+	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (!strncmp(program_invocation_short_name, names[i], strlen(names[i])))
