@@ -15,7 +15,7 @@ from bed.errors import BedError
 
 _COMMANDS = """\
 commands:
-  up [--hosts gpu1,gpu2,...]   make a bed, complete it, or mend it
+  up [--hosts gpu1,mac1,...]   make a bed, complete it, or mend it
   down                         take it away
   status [--json]              how it is; the exit status is 0 if it is well
   prepare                      only install and build what beds need
@@ -48,7 +48,7 @@ def _up(name: str, arguments: list[str]) -> int:
     parser.add_argument(
         "--hosts",
         type=lambda text: text.split(","),
-        help="hosts that the bed has, and no others "
+        help="hosts that the bed has, and no others; mac1 to mac9 are emulated Macs "
         f"(a new bed: {','.join(layout.DEFAULT_HOSTS)}; else: those that it has)",
     )
     return _show(lifecycle.up(name, parser.parse_args(arguments).hosts))

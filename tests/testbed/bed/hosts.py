@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import time
 from pathlib import Path
 
+from mac import install as emulated_mac
+
 from . import cgroups, files, footprint, network, process, template
 from .commands import run
 from .errors import BedError
-from .layout import LOGIN, NODE, Bed
+from .layout import LOGIN, NODE, Bed, is_mac
 from .process import Daemon
 
 _ENABLED = ("ssh", "systemd-networkd")
@@ -180,9 +183,9 @@ def _lower(directory: Path) -> Path:
 def _personalise(bed: Bed, host: str, root: Path) -> None:
     """Make one host out of the template."""
     chroot = ["chroot", str(root)]
-    run([*chroot, "useradd", "--create-home", "--shell=/bin/bash", "--uid=1000", LOGIN])
     run([*chroot, "systemctl", "--quiet", "enable", *_ENABLED])
     run([*chroot, "systemctl", "--quiet", "mask", *_MASKED])
+    home = _add_login(host, root)
     for name, text in _FILES.items():
         files.write(root / name, text, 0o440 if "sudoers" in name else 0o644)
     address = bed.hosts[host]
@@ -199,13 +202,27 @@ def _personalise(bed: Bed, host: str, root: Path) -> None:
         f"[Match]\nName=host0\n\n[Network]\nAddress={address}/24\nGateway={bed.node_address}\n",
     )
     _make_key(root / "etc/ssh/ssh_host_ed25519_key", f"root@{host}")
-    home = root / "home" / LOGIN
     owner = home.stat()
     public = Path(f"{_private_key(bed)}.pub").read_text()
     files.write(home / ".ssh/authorized_keys", public, 0o600)
     (home / ".ssh").chmod(0o700)
     for path in (home / ".ssh", home / ".ssh/authorized_keys"):
         os.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _add_login(host: str, root: Path) -> Path:
+    """Make the account that logs in, and the Mac around it if the host is to be one."""
+    home, program, account = f"home/{LOGIN}", "useradd", ["--uid=1000"]
+    if is_mac(host):
+        if shutil.which("gcc") is None:
+            raise BedError(f"{host}: an emulated Mac needs gcc (Debian: gcc, libc6-dev)")
+        emulated_mac.host(root)
+        # The first account of a Mac.
+        home, program = f"Users/{LOGIN}", f"/{emulated_mac.LINUX_PROGRAMS}/useradd"
+        account = ["--uid=501", "--gid=staff"]
+    options = ["--create-home", f"--home-dir=/{home}", "--shell=/bin/bash", *account]
+    run(["chroot", root, program, *options, LOGIN])
+    return root / home
 
 
 def _daemon(bed: Bed, host: str) -> Daemon:

@@ -219,6 +219,11 @@ def settle(name: str, hosts: list[str] | None) -> Bed:
     return bed
 
 
+def is_mac(host: str) -> bool:
+    """Whether a host is an emulated Mac: its name says so."""
+    return re.fullmatch(r"mac[1-9]", host) is not None
+
+
 def _read(path: Path) -> Bed | None:
     try:
         content = json.loads(path.read_text())
@@ -244,7 +249,7 @@ def _free_number(name: str) -> int:
 
 
 def _addresses(bed: Bed, names: list[str], known: dict[str, str]) -> dict[str, str]:
-    """gpuN gets .10+N, the neighbour .21, others what is free from .31 on."""
+    """gpuN gets .10+N, the neighbour .21, macN .21+N, others what is free from .31 on."""
     chosen: dict[str, str] = {}
     for name in names:
         numbered = re.fullmatch(r"gpu([1-9])", name)
@@ -252,6 +257,8 @@ def _addresses(bed: Bed, names: list[str], known: dict[str, str]) -> dict[str, s
             chosen[name] = bed.address(10 + int(numbered[1]))
         elif name == "neighbour":
             chosen[name] = bed.address(21)
+        elif is_mac(name):
+            chosen[name] = bed.address(21 + int(name.removeprefix("mac")))
         elif name in known:
             chosen[name] = known[name]
     for name in names:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ from .places import ROOT_VARIABLE
 
 LIBRARY = "usr/lib/emulated-mac"
 """Where the code itself goes, below the root."""
-PRELOADED = "emulated-uname.so"
+PRELOADED = "preloaded.so"
 
 PROGRAMS = {
     "dscl": "usr/bin/dscl",
@@ -72,6 +73,26 @@ _FILES = {
     "etc/pf.anchors/com.apple": "# com.apple ruleset, referred to by /etc/pf.conf\n",
     "etc/newsyslog.conf": "# logfilename [owner:group] mode count size when flags\n",
 }
+LINUX_PROGRAMS = f"{LIBRARY}/linux"
+"""Where a host's programs are put that no Mac has; who looks after the host finds them there."""
+_LINUX_ONLY = {
+    *("adduser", "addgroup", "deluser", "delgroup", "useradd", "userdel", "usermod"),
+    *("groupadd", "groupdel", "groupmod", "gpasswd", "chpasswd", "chage", "getent", "runuser"),
+    *("systemctl", "journalctl", "loginctl", "systemd-run", "hostnamectl", "timedatectl"),
+    *("nft", "iptables", "ip6tables", "ip", "ss", "tc", "bridge", "apt", "dpkg", "apt-get"),
+    *("setsid", "timeout", "flock", "nsenter", "unshare", "prlimit", "taskset", "ionice"),
+    *("lscpu", "lsblk", "findmnt", "lsmod", "modprobe", "init"),
+    # A Mac has some of these; here they would be lost without /proc.
+    *("free", "pgrep", "pidof", "pkill", "pmap", "ps", "pwdx", "top", "vmstat", "w", "watch"),
+}
+_MASKED = (
+    # It wants a group root.
+    "systemd-sysusers.service",
+    # It wants journalctl on the path; with a journal in memory it has nothing to do.
+    "systemd-journal-flush.service",
+)
+# What a command over ssh has on a Mac.
+_LOGIN_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 # Names and numbers of macOS that Linux has otherwise; there is no group root on a Mac.
 _GROUPS = {"wheel": 0, "daemon": 1, "everyone": 12, "staff": 20, "admin": 80}
 
@@ -100,11 +121,15 @@ def programs(root: Path, seen_as: str) -> None:
 def host(root: Path) -> None:
     """Make an emulated Mac of a Linux host's disk, which must be down."""
     programs(root, "/")
-    build_uname(root / LIBRARY / PRELOADED)
+    build_preloaded(root / LIBRARY / PRELOADED)
     (root / "etc/ld.so.preload").write_text(f"/{LIBRARY}/{PRELOADED}\n")
     groups = root / "etc/group"
     groups.write_text(_mac_groups(groups.read_text()))
+    _put_aside(root)
     units = root / "etc/systemd/system"
+    for name in _MASKED:
+        (units / name).symlink_to(os.devnull)
+    (root / "etc/environment").write_text(f"PATH={_LOGIN_PATH}\n")
     unit = "emulated-launchd.service"
     shutil.copy(Path(__file__).with_name(unit), units / unit)
     wants = units / "multi-user.target.wants"
@@ -113,9 +138,23 @@ def host(root: Path) -> None:
     (wants / unit).symlink_to(f"/etc/systemd/system/{unit}")
 
 
-def build_uname(target: Path) -> None:
-    """Build the library that answers uname(2)."""
-    source = Path(__file__).with_name("uname.c")
+def _put_aside(root: Path) -> None:
+    """Take programs that no Mac has off the path, so that code cannot lean on them."""
+    aside = root / LINUX_PROGRAMS
+    aside.mkdir()
+    for folder in ("usr/bin", "usr/sbin"):
+        for path in sorted((root / folder).iterdir()):
+            if path.name in _LINUX_ONLY:
+                shutil.move(path, aside / path.name)
+            elif path.is_symlink() and os.readlink(path).endswith("/systemctl"):
+                # reboot, shutdown and the like are that program under other names.
+                path.unlink()
+                path.symlink_to(f"/{LINUX_PROGRAMS}/systemctl")
+
+
+def build_preloaded(target: Path) -> None:
+    """Build the library that answers uname(2) and hides folders."""
+    source = Path(__file__).with_name("preloaded.c")
     flags = ["-shared", "-fPIC", "-O2", "-Wall", "-Werror"]
     subprocess.run(["gcc", *flags, "-o", str(target), str(source)], check=True)
 

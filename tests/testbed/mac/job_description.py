@@ -171,7 +171,7 @@ def _describe(path: Path, content: dict[str, Any]) -> JobDescription:
 def _check_types(content: dict[str, Any]) -> None:
     for key, value in content.items():
         if key not in _KEYS:
-            raise _bad(f"{key} is no key of launchd.plist(5), or one that is not emulated")
+            raise _lacking(f"{key} is no key of launchd.plist(5), or one that is not emulated")
         # bool is an int in Python, and is none in a property list.
         kinds = _KEYS[key]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -187,7 +187,7 @@ def _keep_alive(description: JobDescription, value: bool | dict[str, Any]) -> No
         return
     for key, wanted in value.items():
         if key not in _KEEP_ALIVE_KEYS or not isinstance(wanted, bool):
-            raise _bad(f"KeepAlive: {key} is not emulated")
+            raise _lacking(f"KeepAlive: {key} is not emulated")
         description.keep_alive_if[key] = wanted
 
 
@@ -214,7 +214,7 @@ def _umask(value: int | str) -> int:
 def _limits(value: dict[str, Any]) -> dict[str, int]:
     for key, number in value.items():
         if key not in _LIMITS or not isinstance(number, int) or isinstance(number, bool):
-            raise _bad(f"resource limit {key}: not emulated, or no number")
+            raise _lacking(f"resource limit {key}: not emulated, or no number")
     return dict(value)
 
 
@@ -236,6 +236,10 @@ def _calendar(value: dict[str, Any] | list[Any]) -> list[dict[str, int]]:
             if not isinstance(number, int) or not low <= number <= high:
                 raise _bad(f"StartCalendarInterval: {key} = {number!r}")
     return [dict(entry) for entry in entries]
+
+
+def _lacking(what: str) -> LaunchdError:
+    return LaunchdError(INPUT_OUTPUT, hint=what)
 
 
 def _bad(why: str) -> LaunchdError:

@@ -37,9 +37,6 @@ from .xpc_errors import (
     LaunchdError,
 )
 
-BOOT = "boot"
-"""Document with the time of the last boot; sysctl's kern.boottime."""
-
 Answer = Callable[[dict[str, Any]], None]
 
 
@@ -57,7 +54,7 @@ class Launchd:
         shutil.rmtree(places.until_reboot(), ignore_errors=True)
         places.until_reboot().mkdir(parents=True)
         places.kept().mkdir(parents=True, exist_ok=True)
-        with store.changed(store.until_reboot(BOOT)) as content:
+        with store.changed(store.until_reboot(store.BOOT)) as content:
             content["time"] = int(time.time())
         places.call_log().touch()
         places.call_log().chmod(0o666)
@@ -108,7 +105,7 @@ class Launchd:
             answer({"code": 0, "out": out})
         except LaunchdError as error:
             _log(f"{verb} {domain.name} {label}: {error}")
-            answer({"code": error.code, "spoken": domain.spoken})
+            answer({"code": error.code, "spoken": domain.spoken, "hint": error.hint})
 
     def _do(
         self, verb: str, domain: Domain, label: str, caller: int, request: dict[str, Any]
@@ -141,8 +138,9 @@ class Launchd:
         domain.require()
         if verb == "blame":
             return f"{self._loaded(domain, label).reason or '(not running)'}\n"
-        if verb == "print" and label:
-            return printing.job(domain, self._loaded(domain, label))
+        if label:
+            show = printing.legacy if verb == "list" else printing.job
+            return show(domain, self._loaded(domain, label))
         jobs = [item for (name, _), item in self.jobs.items() if name == domain.name]
         return printing.listing(jobs) if verb == "list" else printing.whole_domain(domain, jobs)
 
@@ -259,6 +257,8 @@ class Server:
         try:
             line = connection.makefile("rb").readline()
         except OSError:
+            line = b""
+        if not line:
             connection.close()
             return
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)

@@ -21,7 +21,7 @@ _DEFAULTS: dict[str, Any] = {
     "managed": False,
 }
 KERNEL = "24.6.0"
-"""Darwin's release under macOS 15.6; uname.c answers the same."""
+"""Darwin's release under macOS 15.6; preloaded.c answers the same."""
 
 SYSTEM_VERSION = """\
 <?xml version="1.0" encoding="UTF-8"?>

@@ -15,6 +15,7 @@ import pwd
 import signal
 from collections.abc import Iterable
 
+from . import machine
 from .domains import Domain, Overrides
 from .job import RUNNING, Ending, Job
 from .job_description import SPAWN_TYPES
@@ -108,7 +109,8 @@ def whole_domain(domain: Domain, jobs: Iterable[Job]) -> str:
 def disabled(domain: Domain) -> str:
     """`print-disabled DOMAIN`: labels that somebody enabled or disabled; others have no override.
 
-    Measured on macOS 26: disabled and enabled; older ones say true and false.
+    Measured on macOS 26: disabled and enabled; older ones say true and false (since when is
+    inferred).
     """
     block = _block("disabled services", _disabled(domain))
     return "".join(f"\t{line}\n" for line in block)
@@ -122,6 +124,24 @@ def listing(jobs: Iterable[Job]) -> str:
         for item in jobs
     ]
     return "\n".join(rows) + "\n"
+
+
+def legacy(domain: Domain, item: Job) -> str:
+    """`launchctl list LABEL`; measured: the status is the raw one of wait(2)."""
+    wants, last = item.description, item.last or Ending()
+    rows = [
+        f'"LimitLoadToSessionType" = "{domain.sessions[0]}";',
+        f'"Label" = "{item.label}";',
+        f'"OnDemand" = {str(not wants.keep_alive).lower()};',
+        f'"LastExitStatus" = {last.signal or last.status << 8};',
+        *([f'"PID" = {item.pid};'] if item.pid else []),
+        f'"Program" = "{wants.program}";',
+        '"ProgramArguments" = (',
+        *(f'\t"{word}";' for word in wants.arguments),
+        ");",
+    ]
+    inner = "".join(f"\t{row}\n" for row in rows)
+    return f"{{\n{inner}}};\n"
 
 
 def exit_text(ending: Ending) -> str:
@@ -213,7 +233,10 @@ def _properties(item: Job) -> list[str]:
 
 def _disabled(domain: Domain) -> list[str]:
     said = Overrides(domain).all()
-    return [f'"{k}" => {"disabled" if v else "enabled"}' for k, v in sorted(said.items())]
+    words = {True: "disabled", False: "enabled"}
+    if machine.major() < 13:
+        words = {True: "true", False: "false"}
+    return [f'"{label}" => {words[value]}' for label, value in sorted(said.items())]
 
 
 def _block(name: str, rows: Iterable[str]) -> list[str]:

@@ -57,13 +57,6 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def only_options(argv: Sequence[str], known: Sequence[str], usage: str, status: int = 64) -> None:
-    """Refuse any argument that is not one of the known words."""
-    for word in argv:
-        if word not in known:
-            raise ProgramError(status, usage)
-
-
 def _log(name: str, argv: Sequence[str], status: int) -> None:
     entry = {
         "time": time.time(),

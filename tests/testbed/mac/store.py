@@ -14,6 +14,9 @@ from typing import Any
 
 from . import places
 
+BOOT = "boot"
+"""Document with the time of the last boot."""
+
 
 def kept(name: str) -> Path:
     """The document of this name that outlives a reboot."""

@@ -13,7 +13,6 @@ NO_SUCH_PROCESS = 3
 INPUT_OUTPUT = 5
 IN_PROGRESS = 36
 ALREADY_IN_PROGRESS = 37
-USAGE = 64
 NO_DOMAIN = 112
 NO_SERVICE = 113
 DISABLED = 119
@@ -58,10 +57,13 @@ EX_CONFIG = 78
 
 
 class LaunchdError(Exception):
-    """A request that the emulated launchd refuses."""
+    """A request that the emulated launchd refuses.
 
-    def __init__(self, code: int, why: str = "") -> None:
-        super().__init__(f"{code}: {TEXTS[code]}" + (f" ({why})" if why else ""))
+    :param why: for the emulation's log; the real launchd does not tell launchctl either
+    :param hint: what the emulation lacks, which launchctl says here besides
+    """
+
+    def __init__(self, code: int, why: str = "", hint: str = "") -> None:
+        super().__init__(": ".join(filter(None, (str(code), TEXTS[code], why, hint))))
         self.code = code
-        self.why = why
-        """For the emulation's log only: the real launchd does not tell launchctl either."""
+        self.hint = hint

@@ -144,6 +144,13 @@ def test_which_property_lists_are_taken(
     assert bool(mac.printed(f"system/{label}")) == (status == 0)
 
 
+def test_what_the_emulation_lacks_is_named(mac: EmulatedMac) -> None:
+    """A real launchctl would say no more than 5; here a reader finds out at once."""
+    path = str(mac.daemon("org.lacking", WatchPaths=["/tmp"]))
+    said = mac.run("launchctl", "bootstrap", "system", path).stderr
+    assert said.startswith("Bootstrap failed: 5: Input/output error\nemulated Mac: WatchPaths")
+
+
 def test_a_quarantined_property_list_is_refused(mac: EmulatedMac) -> None:
     """An issue says: 155 for a file with the attribute com.apple.quarantine."""
     path = mac.daemon("org.quarantine")
@@ -264,6 +271,10 @@ def test_print_disabled(mac: EmulatedMac) -> None:
     assert lines[-1] == "\t}"
     assert not any("org.unsaid" in line for line in lines)
     assert '"org.never.there" => disabled' in mac.printed("system")
+    mac.python("from mac import machine; machine.change(version='12.7')")
+    older = mac.run("launchctl", "print-disabled", "system").stdout
+    mac.python("from mac import machine; machine.change(version='15.6')")
+    assert '\t\t"org.never.there" => true\n\t\t"org.other" => false\n' in older
 
 
 def test_the_property_lists_own_word_is_a_default(mac: EmulatedMac) -> None:
@@ -548,6 +559,7 @@ def test_domains_and_lists_name_the_jobs(mac: EmulatedMac) -> None:
     mac.wait_field(target, "last terminating signal", "Killed: 9")
     assert "-\t-9\torg.listed\n" in mac.run("launchctl", "list").stdout
     assert "\torg.listed\n" in mac.printed("system")
+    assert '\t"LastExitStatus" = 9;\n' in mac.run("launchctl", "list", "org.listed").stdout
     assert mac.rc("launchctl", "list", "org.none") == 113
 
 

@@ -70,25 +70,79 @@ def test_sw_vers(mac: EmulatedMac) -> None:
     assert "ProductName:\t\tmacOS\n" in mac.run("sw_vers").stdout.replace("    ", "\t")
 
 
-def test_uname_answers_as_darwin_does(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that a host's programs are loaded with."""
+    library = tmp_path_factory.mktemp("preloaded") / "preloaded.so"
+    install.build_preloaded(library)
+    return library
+
+
+def python(preloaded: Path, code: str, *, as_the_host: bool = False) -> str:
+    """What a Python prints that is loaded with the library."""
+    program = preloaded.with_name("systemd-python") if as_the_host else Path("/usr/bin/python3")
+    if as_the_host and not program.exists():
+        program.symlink_to("/usr/bin/python3")
+    return subprocess.run(
+        [str(program), "-ISc", code],
+        env={"LD_PRELOAD": str(preloaded)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_uname_answers_as_darwin_does(preloaded: Path) -> None:
     """Tried: with this library in /etc/ld.so.preload, Python's platform says Darwin, arm64.
     Programs that run the host itself are told the truth."""
-    library = tmp_path / "uname.so"
-    install.build_uname(library)
+    code = "import platform; print(platform.system(), platform.release(), platform.machine())"
+    assert python(preloaded, code) == "Darwin 24.6.0 arm64\n"
+    assert python(preloaded, code, as_the_host=True).startswith("Linux ")
 
-    def ask(program: str) -> str:
-        return subprocess.run(
-            [program, "-ISc", "import platform; print(*platform.uname()[::2], platform.machine())"],
-            env={"LD_PRELOAD": str(library)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
 
-    assert ask("/usr/bin/python3") == "Darwin 24.6.0 arm64 arm64\n"
-    machinery = tmp_path / "systemd-python"
-    machinery.symlink_to("/usr/bin/python3")
-    assert ask(str(machinery)).startswith("Linux ")
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "os.path.exists('/proc/self/stat')",
+        "os.path.isdir('/run/lock')",
+        "os.path.lexists('/sys')",
+        "os.access('/proc', os.R_OK)",
+        "os.listdir('/proc')",
+        "open('/proc/self/stat').read()",
+        "os.open('/proc/self/stat', os.O_RDONLY)",
+        "os.readlink('/proc/self/exe')",
+    ],
+)
+def test_folders_of_linux_are_hidden(preloaded: Path, expression: str) -> None:
+    """A Mac has no /proc, no /sys and no /run; code that leans on them would pass unnoticed."""
+    code = f"""
+import os
+try:
+    print(bool({expression}))
+except FileNotFoundError:
+    print(False)
+"""
+    assert python(preloaded, code) == "False\n"
+    assert python(preloaded, code, as_the_host=True) == "True\n"
+
+
+def test_other_files_are_not_hidden(preloaded: Path, tmp_path: Path) -> None:
+    """The library keeps its hands off everything else."""
+    code = f"""
+import os
+path = {str(tmp_path / "procession")!r}
+with open(path, "w") as stream:
+    stream.write("x")
+os.chmod(path, 0o640)
+os.symlink(path, path + ".link")
+print(oct(os.stat(path).st_mode), os.path.getsize(path + ".link"), os.readlink(path + ".link"))
+descriptor = os.open(path + ".new", os.O_CREAT | os.O_WRONLY, 0o600)
+print(oct(os.fstat(descriptor).st_mode), sorted(os.listdir(os.path.dirname(path))))
+"""
+    path = tmp_path / "procession"
+    first, second = python(preloaded, code).splitlines()
+    assert first == f"0o100640 1 {path}"
+    assert second == "0o100600 ['procession', 'procession.link', 'procession.new']"
 
 
 def test_version_file(mac: EmulatedMac) -> None:
@@ -478,7 +532,8 @@ def test_newsyslog_checks_its_configuration(mac: EmulatedMac, line: str, good: b
 
 def test_a_hosts_disk_becomes_an_emulated_mac(tmp_path: Path) -> None:
     """What `install.host` leaves on the disk of a Debian host: names of groups as macOS has them,
-    programs at their real paths even where a folder is a link, the preloaded library, the unit."""
+    programs at their real paths even where a folder is a link, programs that no Mac has put
+    aside, the preloaded library, the unit."""
     for name in ("usr/bin", "usr/sbin", "usr/lib", "etc/systemd/system", "run", "var"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "bin").symlink_to("usr/bin")
@@ -486,16 +541,21 @@ def test_a_hosts_disk_becomes_an_emulated_mac(tmp_path: Path) -> None:
     (tmp_path / "etc/group").write_text(
         "root:x:0:\ndaemon:x:1:\ndialout:x:20:\nstaff:x:50:\nssh:x:101:\n"
     )
+    for name in ("useradd", "systemctl", "ssh", "stat"):
+        (tmp_path / "usr/bin" / name).touch()
+    (tmp_path / "usr/sbin/reboot").symlink_to("/bin/systemctl")
     install.host(tmp_path)
     assert (tmp_path / "etc/group").read_text() == (
         "wheel:*:0:\ndaemon:*:1:\neveryone:*:12:\nstaff:*:20:\nadmin:*:80:\nssh:x:101:\n"
     )
     for path in install.PROGRAMS.values():
         assert os.access(tmp_path / path, os.X_OK)
-    assert (tmp_path / "etc/ld.so.preload").read_text() == (
-        "/usr/lib/emulated-mac/emulated-uname.so\n"
-    )
-    assert (tmp_path / "usr/lib/emulated-mac/emulated-uname.so").exists()
+    assert (tmp_path / "etc/ld.so.preload").read_text() == "/usr/lib/emulated-mac/preloaded.so\n"
+    assert (tmp_path / "usr/lib/emulated-mac/preloaded.so").exists()
+    aside = tmp_path / "usr/lib/emulated-mac/linux"
+    assert {path.name for path in aside.iterdir()} == {"useradd", "systemctl"}
+    assert os.readlink(tmp_path / "usr/sbin/reboot") == "/usr/lib/emulated-mac/linux/systemctl"
+    assert {"ssh", "stat"} <= {path.name for path in (tmp_path / "usr/bin").iterdir()}
     unit = tmp_path / "etc/systemd/system/multi-user.target.wants/emulated-launchd.service"
     assert os.readlink(unit) == "/etc/systemd/system/emulated-launchd.service"
     assert "com.apple/*" in (tmp_path / "etc/pf.conf").read_text()

@@ -57,6 +57,7 @@ def test_a_bed_takes_more_hosts_than_have_numbers_of_their_own() -> None:
     assert len(set(bed.hosts.values())) == 31
     assert bed.hosts["gpu9"] == bed.address(19)
     assert bed.hosts["neighbour"] == bed.address(21)
+    assert layout.settle("macs", ["mac1", "mac9"]).hosts["mac9"].endswith(".30")
     # Growing moves nobody: what was given out stays.
     grown = layout.settle("wide", [*names, "gpu31"])
     assert {name: grown.hosts[name] for name in names} == bed.hosts

@@ -116,7 +116,7 @@ def _own_domain() -> dict[str, Any]:
 def _listed(words: list[str]) -> dict[str, Any]:
     if len(words) > 1 or any(word.startswith("-") for word in words):
         raise _usage("list")
-    return {"verb": "print" if words else "list", "label": words[0] if words else ""}
+    return {"label": words[0] if words else ""}
 
 
 def _label_in(path: str) -> str:
@@ -141,7 +141,8 @@ def _signal(text: str) -> int:
 def _fail(verb: str, request: dict[str, Any], answer: dict[str, Any]) -> int:
     code = answer["code"]
     if code == NO_SERVICE:
-        text = f'Could not find service "{request["label"]}" in domain for {answer["spoken"]}'
+        where = "port" if verb == "list" else answer["spoken"]
+        text = f'Could not find service "{request["label"]}" in domain for {where}'
         text = f"Bad request.\n{text}" if verb == "print" else text
     elif code == NO_DOMAIN and verb not in _PHRASES:
         text = f"Bad request.\nCould not find domain for {answer['spoken']}"
@@ -149,6 +150,8 @@ def _fail(verb: str, request: dict[str, Any], answer: dict[str, Any]) -> int:
         text = f"{_PHRASES.get(verb, 'Bad request')}: {code}: {TEXTS[code]}"
         if verb == "bootstrap" and code in (INPUT_OUTPUT, NOT_PERMITTED) and os.geteuid() != 0:
             text += f"\n{_RICHER}"
+    if answer.get("hint"):
+        text += f"\nemulated Mac: {answer['hint']}"
     print(text, file=sys.stderr)
     return int(code)
 

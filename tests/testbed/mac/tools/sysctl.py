@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .. import launchd, machine, places, store
+from .. import machine, places, store
 from ..program import ProgramError, is_root
 
 _DOCUMENT = "sysctl"
@@ -78,7 +78,7 @@ def _keys() -> dict[str, Any]:
     cores = machine.get("cores")
     name = places.place("/etc/hostname")
     version = f"Darwin Kernel Version {machine.KERNEL}: emulated; root:xnu/RELEASE_ARM64_T6041"
-    boot = store.read(store.until_reboot(launchd.BOOT)).get("time", 0)
+    boot = store.read(store.until_reboot(store.BOOT)).get("time", 0)
     fixed = {
         "hw.model": machine.get("model"),
         "hw.ncpu": cores,
