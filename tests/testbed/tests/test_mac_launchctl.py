@@ -411,6 +411,8 @@ def test_a_program_is_not_looked_for_on_the_property_lists_path(mac: EmulatedMac
     keys: dict[str, Any] = {"EnvironmentVariables": {"PATH": f"{tool.parent}:/bin"}}
     target = mac.load("org.path", RunAtLoad=True, ProgramArguments=["tool"], **keys)
     assert mac.field(target, "last exit code") == "78: EX_CONFIG"
+    keys["ProgramArguments"] = ["sleep", "1000"]
+    mac.wait_field(mac.load("org.path.found", RunAtLoad=True, **keys), "state", "running")
 
 
 def test_what_a_process_gets(mac: EmulatedMac) -> None:
