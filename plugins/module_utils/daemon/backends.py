@@ -1,13 +1,15 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What drives a host, by its supervisor."""
+"""What drives a host, by its supervisor.
+
+Each is imported where it is needed alone: a module's code is compiled anew at each call.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional
 
-from ansible_collections.tether.fleet.plugins.module_utils import firewall
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, launchd, systemd
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 
@@ -23,11 +25,21 @@ class Backend(NamedTuple):
     firewall: Optional[Any]
 
 
+def _systemd() -> Backend:
+    from ansible_collections.tether.fleet.plugins.module_utils import firewall
+    from ansible_collections.tether.fleet.plugins.module_utils.daemon import systemd
+
+    return Backend(systemd, firewall)
+
+
+def _launchd() -> Backend:
+    from ansible_collections.tether.fleet.plugins.module_utils.daemon import launchd
+
+    return Backend(launchd, None)
+
+
 # A new platform is its components, beside these, and one more row here.
-BACKENDS: Dict[str, Backend] = {
-    "systemd": Backend(systemd, firewall),
-    "launchd": Backend(launchd, None),
-}
+BACKENDS: Dict[str, Callable[[], Backend]] = {"systemd": _systemd, "launchd": _launchd}
 
 
 def component(part: str) -> Any:
@@ -35,12 +47,13 @@ def component(part: str) -> Any:
 
     :raises Refusal: when there is none
     """
-    found = getattr(base.choose(BACKENDS), part)
+    found = getattr(base.choose(BACKENDS)(), part)
     if found is None:
+        those = [name for name, make in BACKENDS.items() if getattr(make(), part)]
         raise Refusal(
             "%s on this host" % part,
             "the supervisor %s" % base.supervisor(),
-            "one of %s" % ", ".join(sorted(k for k, v in BACKENDS.items() if getattr(v, part))),
+            "one of %s" % ", ".join(sorted(those)),
             "Leave that role out for this host (tags, or a group of its own)",
         )
     return found

@@ -34,9 +34,6 @@ PASSING = (5, 36, 37)
 # A domain that is not there.
 _NO_SESSION = (NO_DOMAIN, WRONG_DOMAIN)
 
-_LOG = (
-    'sudo log show --last 5m --info --predicate \'process == "launchd" OR process == "xpcproxy"\''
-)
 # Status of launchctl -> (found, expected, remedy). The numbers are those of launchctl error N,
 # measured on macOS 26.5.1, but for 3 and 155, which issues name.
 STATUSES: Dict[int, Tuple[str, str, str]] = {
@@ -49,7 +46,8 @@ STATUSES: Dict[int, Tuple[str, str, str]] = {
         "status 5, launchd's answer to everything that has no number of its own: a label that is"
         " loaded already or still ends, one that is disabled, a plist that it cannot read",
         "status 0",
-        "Look for the reason in the system's log: %s" % _LOG,
+        "Look for the reason in the system's log: sudo log show --last 5m --info --predicate"
+        ' \'process == "launchd" OR process == "xpcproxy"\'',
     ),
     36: (
         "that it is still busy with this label (status 36)",
@@ -103,7 +101,6 @@ STATUSES: Dict[int, Tuple[str, str, str]] = {
         "Remove it: sudo xattr -d com.apple.quarantine FILE",
     ),
 }
-_UNKNOWN = ("status %d: %s", "status 0", "Look for the reason in the system's log: %s" % _LOG)
 
 
 class NoSessionError(Exception):
@@ -160,5 +157,9 @@ def in_words(done: subprocess.CompletedProcess[str]) -> str:
 def _meaning(done: subprocess.CompletedProcess[str]) -> Tuple[str, str, str]:
     if done.returncode in STATUSES:
         return STATUSES[done.returncode]
-    found, expected, remedy = _UNKNOWN
-    return found % (done.returncode, commands.said(done)), expected, remedy
+    return (
+        "status %d: %s" % (done.returncode, commands.said(done)),
+        "status 0",
+        "Ask what it means (launchctl error %d), and look in the system's log, for which"
+        " docs/macs.md has the command" % done.returncode,
+    )

@@ -19,9 +19,10 @@ MARK = "# Written by the Ansible collection tether.fleet: changes made here are 
 
 def problems(entry: Dict[str, Any]) -> List[str]:
     """What of an entry systemd has no counterpart for."""
+    wrong: List[str] = []
     if entry["session"] == "login":
-        return ["session=login is for macOS: here every daemon is the system's"]
-    return []
+        wrong.append("session=login is for macOS: here every daemon is the system's")
+    return wrong
 
 
 def quote(text: str) -> str:

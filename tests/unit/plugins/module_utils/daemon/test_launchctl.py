@@ -43,7 +43,7 @@ def test_a_status_of_tomorrow(answer):
     answer(161, err="Bootstrap failed: 161: Not allowed\nmore")
     said = launchctl.in_words(launchctl.call("bootstrap", "system", "/x.plist"))
     assert "status 161: Bootstrap failed: 161: Not allowed" in said
-    assert "log show" in said
+    assert "launchctl error 161" in said
 
 
 def test_a_label_that_is_loaded(answer):

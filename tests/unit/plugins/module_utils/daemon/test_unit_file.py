@@ -266,3 +266,9 @@ def test_systemd_finds_nothing_wrong(tmp_path):
     )
     about = [line for line in done.stderr.splitlines() if "tether-x" in line]
     assert about == []
+
+
+def test_a_login_session_is_for_macs():
+    one = entry(session="login", user="me")
+    with pytest.raises(Refusal, match="session=login is for macOS"):
+        base.check_entries([one], more=unit_file.problems)
