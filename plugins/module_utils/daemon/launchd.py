@@ -48,7 +48,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     base.check_entries(entries, plist.RUNTIME_ROOT, plist.problems)
     wanted = {entry["name"]: _place(entry) for entry in entries if entry["state"] != "absent"}
     gone = _gone(desired, wanted)
-    domains = {place.domain for place in wanted.values()} | {place.domain for _, place in gone}
+    domains = {place.domain for place in wanted.values()} | {place.domain for _name, place in gone}
     disabled = {domain: launchctl.disabled(domain) for domain in sorted(domains)}
 
     def look(name: str, place: Place, entry: Any = None) -> launchd_state.State:
