@@ -7,6 +7,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, Dict, List
 
+from ansible.module_utils.common.parameters import remove_values
 from ansible_collections.kubernetes.core.plugins.module_utils.args_common import AUTH_ARG_SPEC
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
@@ -66,3 +67,16 @@ def ask(options: Dict[str, Any]) -> Dict[str, Any]:
             % (host, printable(since), end)
         )
     return dict(result, changed=False, requests=arguments.counts(client), warnings=warnings)
+
+
+def without_secrets(result: Dict[str, Any], options: Dict[str, Any]) -> Dict[str, Any]:
+    """A result in which no credential among the options stands, as a module's has none."""
+    headers = options.get("proxy_headers") or {}
+    values = [headers.get(key) for key in _secret(AUTH_ARG_SPEC["proxy_headers"]["options"])]
+    # A path is no secret, and people need it; a whole kubeconfig is refused.
+    values += [options[key] for key in _secret(AUTH_ARG_SPEC) if key != "kubeconfig"]
+    return dict(remove_values(result, [value for value in values if value]))
+
+
+def _secret(spec: Dict[str, Any]) -> List[str]:
+    return [key for key, item in spec.items() if item.get("no_log")]

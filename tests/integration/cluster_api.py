@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import traceback
 from typing import Any, Dict, List, Optional
 
@@ -95,14 +96,30 @@ def run(module: str, check: bool = False, fleet: str = "it", **arguments: Any) -
     full.update(arguments)
     full = json.loads(_real(json.dumps(full)))
     code = importlib.import_module(MODULES + module)
+    with tempfile.TemporaryDirectory() as place:
+        output = _forked(code, full, place)
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    assert lines, output
+    result = Result(json.loads(_canonical(lines[-1])))
+    assert "exception" not in result, result["exception"]
+    return result
+
+
+def _forked(code: Any, arguments: Dict[str, Any], place: str) -> str:
+    """What a module's main writes, in a process that is forked from this one.
+
+    :param place: for temporary files: the kubernetes library leaves a kubeconfig's key in some,
+        which a process that ends as this one does not take away
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
+            tempfile.tempdir = place
             os.close(reader)
             os.dup2(writer, 1)
             sys.stdout = os.fdopen(1, "w")
-            with patch_module_args(full):
+            with patch_module_args(arguments):
                 code.main()
         except SystemExit:
             sys.stdout.flush()
@@ -113,11 +130,7 @@ def run(module: str, check: bool = False, fleet: str = "it", **arguments: Any) -
     with os.fdopen(reader) as stream:
         output = stream.read()
     os.waitpid(child, 0)
-    lines = [line for line in output.splitlines() if line.startswith("{")]
-    assert lines, output
-    result = Result(json.loads(_canonical(lines[-1])))
-    assert "exception" not in result, result["exception"]
-    return result
+    return output
 
 
 def kubectl(*arguments: str, stdin: Optional[str] = None, check: bool = True) -> str:

@@ -71,6 +71,8 @@ def no_connection(server: str, error: BaseException) -> Refusal:
 def no_configuration(error: BaseException) -> Refusal:
     """The refusal for credentials that cannot even be read."""
     text = " ".join(str(error).split()).removeprefix("Could not create API client: ")
+    if isinstance(error, ValueError) and "header value" in text:
+        text = "a credential that no header can hold"  # which http.client would quote
     if isinstance(error, (AttributeError, KeyError, TypeError)):
         text = "it has not the form of one: %s" % text  # what the library stumbled over
     return Refusal(
