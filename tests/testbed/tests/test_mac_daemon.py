@@ -27,6 +27,7 @@ from mac.harness import EmulatedMac
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     base,
+    darwin_processes,
     launchd,
     launchd_apply,
     launchd_state,
@@ -72,6 +73,7 @@ def fleet(own_mac: EmulatedMac, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fle
         (launchd_state, "RECORD_DIR", "/var/run/tether/loaded"),
         (launchd_apply, "LOCK", "/var/run/tether/daemons.lock"),
         (plist, "RUNTIME_ROOT", "/var/lib/tether/run/"),
+        (darwin_processes, "LSOF", "/usr/sbin/lsof"),
         (logins, "FOLDER", "/var/lib/tether/logins"),
     ):
         monkeypatch.setattr(module, name, root + path)
@@ -388,7 +390,6 @@ def test_a_log_that_its_account_cannot_write_is_mended(fleet: Fleet) -> None:
     assert os.stat(log_file.path(NAME)).st_uid == NOBODY.pw_uid
 
 
-@pytest.mark.skipif(shutil.which("lsof") is None, reason="needs lsof")
 def test_another_process_in_its_place(fleet: Fleet, unused_port: int) -> None:
     other = fleet.plain(name="tether-other", argv=["/bin/sleep", "1"])
     other["argv"] = [str(fleet.engine), str(unused_port), "/dev/null"]
@@ -400,6 +401,16 @@ def test_another_process_in_its_place(fleet: Fleet, unused_port: int) -> None:
     )
     assert "another process answers in its place: process " in fact["reason"]
     assert "of unit tether-other" in fact["reason"]
+
+
+def test_without_lsof_no_answer_is_its_own(fleet: Fleet, unused_port: int) -> None:
+    one = fleet.plain(argv=[str(fleet.engine), str(unused_port), "/dev/null"])
+    one["health"] = {"port": unused_port, "path": "/", "timeout": 20}
+    fleet.converge(one)
+    fleet.mac.place("/usr/sbin/lsof").unlink()
+    _said, fact = fleet.failing(one)
+    assert "it cannot be told who answers in its place" in fact["reason"]
+    assert "status 127: no program" in fact["reason"]
 
 
 @pytest.fixture
