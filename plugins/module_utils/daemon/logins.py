@@ -90,7 +90,7 @@ def add(label: str, login: Login) -> None:
     if problem:
         raise Refusal(
             "record %s" % path(label),
-            problem,
+            "that %s" % problem,
             "a directory of root's that nobody else may write",
             "Move it away and find out who made it, then run again",
         )

@@ -44,4 +44,4 @@ def make(path: str, top: str) -> str:
     if not below_top and path != top.rstrip("/"):
         return ""
     problem = strange(path)
-    return "%s is %s; move it away, and find out who made it" % (path, problem) if problem else ""
+    return "%s is %s" % (path, problem) if problem else ""

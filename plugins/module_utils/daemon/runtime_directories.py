@@ -34,7 +34,7 @@ def make(items: List[Dict[str, Any]], top: str) -> str:
         uid, gid = _owner(item)
         problem = root_folders.make(os.path.dirname(path), top)
         if problem:
-            return problem
+            return "%s; move it away, and find out who made it" % problem
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
         try:
