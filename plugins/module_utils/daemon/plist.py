@@ -169,10 +169,7 @@ def runtime_directories(plist: Optional[Plist]) -> List[str]:
 def is_runtime_directory(path: Any) -> bool:
     """Whether it is strictly below the folder of them all, so that it may be removed."""
     return (
-        isinstance(path, str)
-        and os.path.normpath(path) == path
-        and path.startswith(RUNTIME_ROOT)
-        and path != RUNTIME_ROOT
+        isinstance(path, str) and os.path.normpath(path) == path and path.startswith(RUNTIME_ROOT)
     )
 
 

@@ -69,14 +69,22 @@ class Place:
             handle = os.open(self.path(label), flags)
         except OSError:
             return None
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or (self.account and status.st_uid != self.uid):
-                return None
-            if not self.account:
-                return stream.read(_LONGEST)
-            data = stream.read(_LONGEST_OF_ACCOUNT + 1)
-            return b"" if len(data) > _LONGEST_OF_ACCOUNT else data
+        try:
+            return self._checked(handle)
+        except OSError:  # an account's folder may be on a server
+            return None
+        finally:
+            os.close(handle)
+
+    def _checked(self, handle: int) -> Optional[bytes]:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or (self.account and status.st_uid != self.uid):
+            return None
+        longest = _LONGEST_OF_ACCOUNT if self.account else _LONGEST
+        with open(handle, "rb", closefd=False) as stream:
+            data = stream.read(longest + 1)
+        # Whatever it is, it is none of ours.
+        return b"" if len(data) > longest else data
 
     def is_trusted(self, label: str) -> bool:
         """Whether owner and mode are as they are written here; launchd takes no other (122)."""

@@ -49,6 +49,9 @@ def test_reading_an_accounts_folder_follows_no_link(agents, tmp_path):
     os.mkfifo(path)
     assert agents.read("tether-x") is None
     os.unlink(path)
+    os.mkdir(path)
+    assert agents.read("tether-x") is None
+    os.rmdir(path)
     secret.rename(path)
     assert agents.read("tether-x") == b"for root alone"
     os.chmod(path, 0o644)
