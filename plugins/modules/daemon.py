@@ -305,7 +305,7 @@ options:
     default: []
 attributes:
   diff_mode:
-      description: Shows the units, or the property lists as XML.
+    description: Shows the units, or the property lists as XML.
 extends_documentation_fragment:
   - tether.fleet.attributes
 """

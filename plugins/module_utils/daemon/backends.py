@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """What drives a host, by its supervisor.
 
-Each is imported where it is needed alone: a module's code is compiled anew at each call.
+Each is imported when it is asked for: all travel with a module, but what a call does not import is
+not compiled in it. Only a refusal imports them all.
 """
 
 from __future__ import annotations

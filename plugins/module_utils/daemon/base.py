@@ -2,8 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The vocabulary of a supervised process, the same for every platform's supervisor.
 
-A supervisor is one file beside this one with ``observe``, ``plan``, ``apply`` and ``verify``; it
-takes the entries of ``ENTRY_SPEC`` and gives, for each daemon, the facts of ``facts_of``.
+A supervisor is a component beside this file, of one file or several, with ``observe``, ``plan``,
+``apply`` and ``verify``; it takes the entries of ``ENTRY_SPEC`` and gives, for each daemon, the
+facts of ``facts_of``.
 """
 
 from __future__ import annotations

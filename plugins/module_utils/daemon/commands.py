@@ -8,8 +8,6 @@ import os
 import subprocess
 from typing import List
 
-NO_PROGRAM = 127
-
 
 def run(argv: List[str], timeout: float, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a program without input; one that hangs or does not exist is a status of its own.
@@ -30,7 +28,9 @@ def run(argv: List[str], timeout: float, **environment: str) -> subprocess.Compl
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(argv, 124, "", "no answer within %d s" % timeout)
     except FileNotFoundError:
-        return subprocess.CompletedProcess(argv, NO_PROGRAM, "", "no program %s" % argv[0])
+        return subprocess.CompletedProcess(argv, 127, "", "no program %s" % argv[0])
+    except OSError as error:
+        return subprocess.CompletedProcess(argv, 126, "", "%s: %s" % (argv[0], error.strerror))
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:

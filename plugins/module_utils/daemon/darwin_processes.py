@@ -19,8 +19,11 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import commands
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
-_LSOF = ["lsof", "-w", "-n", "-P", "+c", "0", "-F", "pcftn"]
+# By its path: what stands in its place on somebody's PATH could say anything.
+LSOF = "/usr/sbin/lsof"
+_OPTIONS = ["-w", "-n", "-P", "+c", "0", "-F", "pcftn"]
 _MOMENT = re.compile(r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d) (\d{4})")
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _WILDCARDS = {"IPv4": "0.0.0.0", "IPv6": "::"}  # noqa: S104 - read, not bound
@@ -40,16 +43,37 @@ class OpenFile(NamedTuple):
 
 def listeners(port: int) -> List[Dict[str, Any]]:
     """Who listens on a TCP port here, as ``processes.listeners``."""
-    done = commands.run([*_LSOF, "-iTCP:%d" % port, "-sTCP:LISTEN"], timeout=30)
-    return _described([(one, address(one)) for one in parse(done.stdout)])
+    return _described(
+        [(one, address(one)) for one in _open_files("-iTCP:%d" % port, "-sTCP:LISTEN")]
+    )
 
 
 def unix_listeners(path: str) -> List[Dict[str, Any]]:
     """Who holds a unix socket of that path open, as ``processes.unix_listeners``."""
-    done = commands.run([*_LSOF, "-U"], timeout=30)
     # /var is a link: whether the kernel keeps the path as it was given is not known.
     wanted = (path, os.path.realpath(path))
-    return _described([(one, path) for one in parse(done.stdout) if one.name in wanted])
+    return _described([(one, path) for one in _open_files("-U") if one.name in wanted])
+
+
+def _open_files(*which: str) -> List[OpenFile]:
+    """What lsof says.
+
+    :raises Refusal: when that is nothing one could rely on
+    """
+    done = commands.run([LSOF, *_OPTIONS, *which], timeout=30)
+    found = parse(done.stdout)
+    # It answers 1 where there is nothing to show, and where something else went wrong.
+    if done.returncode in (0, 1) and found:
+        return found
+    if done.returncode == 1 and not (done.stdout + done.stderr).strip():
+        return []
+    raise Refusal(
+        "who listens on this Mac",
+        "nothing that can be read from lsof (status %d: %s)"
+        % (done.returncode, commands.said(done)),
+        "the sockets of all processes",
+        "Run sudo %s -nP -iTCP -sTCP:LISTEN on it and mend what that says" % LSOF,
+    )
 
 
 def parse(text: str) -> List[OpenFile]:

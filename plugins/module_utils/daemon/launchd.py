@@ -10,7 +10,6 @@ macOS cannot enforce, and what of all this was never run on a Mac.
 
 from __future__ import annotations
 
-import glob
 import time
 from typing import Any, Dict, List, Tuple
 
@@ -22,6 +21,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     launchd_state,
     launchd_watch,
     log_file,
+    logins,
     outcome,
     plist,
     plist_place,
@@ -45,7 +45,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "newest": {daemon: seconds | None}}``; ``gone`` is what is to be removed
     """
     entries = desired["daemons"]
-    base.check_entries(entries, plist.RUNTIME_ROOT, plist.problems)
+    base.check_entries(entries, plist.RUNTIME_ROOT, lambda one: plist.problems(one, entries))
     wanted = {entry["name"]: _place(entry) for entry in entries if entry["state"] != "absent"}
     gone = _gone(desired, wanted)
     domains = {place.domain for place in wanted.values()} | {place.domain for _name, place in gone}
@@ -81,24 +81,25 @@ def _gone(desired: Dict[str, Any], wanted: Dict[str, Place]) -> List[Tuple[str, 
     found: List[Tuple[str, Place]] = []
     for entry in desired["daemons"]:
         name = entry["name"]
-        logins = plist_place.logins_with(glob.escape(name))
-        for place in [plist_place.SYSTEM, *logins]:
-            # Of what is absent also an override and a label without a plist go.
-            here = place == plist_place.SYSTEM and name not in wanted
-            if here or (place != wanted.get(name) and _is_ours(name, place)):
-                found.append((name, place))
+        # Of what is absent also an override and a label without a plist go.
+        if name not in wanted or (wanted[name].account and _is_ours(name)):
+            found.append((name, plist_place.SYSTEM))
+        found += [(name, place) for place in _logins(name) if place != wanted.get(name)]
     listed = {entry["name"] for entry in desired["daemons"]}
     for prefix in desired.get("prune") or []:
-        logins = plist_place.logins_with(glob.escape(prefix) + "*")
-        for place in [plist_place.SYSTEM, *logins]:
-            for name in plist_place.labels(place, prefix):
-                if name not in listed and (name, place) not in found and _is_ours(name, place):
-                    found.append((name, place))
+        ours = [name for name in plist_place.labels(plist_place.SYSTEM, prefix) if _is_ours(name)]
+        here = [(name, plist_place.SYSTEM) for name in ours]
+        here += [(name, place) for name in logins.labels(prefix) for place in _logins(name)]
+        found += [one for one in here if one[0] not in listed and one not in found]
     return found
 
 
-def _is_ours(name: str, place: Place) -> bool:
-    data = place.read(name)
+def _logins(name: str) -> List[Place]:
+    return [one.place for one in logins.read(name)]
+
+
+def _is_ours(name: str) -> bool:
+    data = plist_place.SYSTEM.read(name)
     return data is not None and plist.is_ours(data)
 
 
@@ -156,6 +157,11 @@ def _look(watches: List[launchd_watch.Watch]) -> None:
             job = launchctl.look(one.target)
         except launchctl.NoSessionError:
             job = None
+        except Refusal as refusal:
+            if one.target.startswith("system/"):
+                raise
+            one.verdict = str(refusal)
+            continue
         one.look(job, time.monotonic())
 
 
@@ -173,7 +179,10 @@ def settled(plan: Plan) -> str:
 
     :param plan: one without steps: what it says runs is asked whether it answers
     """
+    facts = plan.facts["daemons"]
     for entry in plan.data["entries"]:
+        if facts[entry["name"]]["failed"]:
+            return "%s: %s" % (entry["name"], facts[entry["name"]]["reason"])
         if entry["state"] == "started":
             state = plan.data["units"][entry["name"]]
             reason = launchd_watch.glance(entry, state.place.target(state.name), state.job)

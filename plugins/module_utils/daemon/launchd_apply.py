@@ -5,7 +5,9 @@
 launchd reads a plist at ``bootstrap`` and never again, so a restart takes the label out and loads
 it anew: ``bootout``, ``print`` until it answers 113, ``enable`` where an override is in the way,
 ``bootstrap``. Two runs at once would take each other's labels out between these, so one of them
-waits, and looks again before it acts.
+waits, and looks again before it starts anything.
+
+What an account can keep from being done in its own login session fails that daemon alone.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     launchd_reload,
     launchd_state,
     log_file,
+    logins,
     obstacles,
     outcome,
     plist,
@@ -40,6 +43,8 @@ _LOCK_PATIENCE = 900
 _MARGIN = 15
 # For a process without such a time.
 _NO_TIMEOUT = 600
+# The longest for a process in a login session of which root has no record.
+_LOGIN_TIMEOUT = 60
 # Issues say: a bootstrap fails with 5 or 37 for about 5 s after a bootout.
 _BOOTSTRAP_PATIENCE = 15
 _POLL = 0.2
@@ -52,26 +57,60 @@ def apply(plan: Plan) -> Dict[str, Any]:
     plan.data["begun"] = {}
     if not plan.steps:
         return {}
+    facts = plan.facts["daemons"]
     processes = [step for step in plan.steps if step.kind == "process"]
-    stops = [step for step in processes if step.action == "stop"]
     things = [step for step in plan.steps if step.kind != "process"]
     with _alone():
+        _ask_before_moves(plan)
         for step in things:
             if "gone" not in step.data:
-                _carry_out(step)
-        for (place, label), problem in _boot_out([_target(step) for step in stops]):
-            if problem:
-                raise Refusal(
-                    "process %s" % place.shown(label),
-                    problem,
-                    "it to end when it is asked to",
-                    "Look what it waits for (sudo sample its process), then run again",
-                )
+                _attempt(_carry_out, step, facts)
+        _stop([step for step in processes if step.action == "stop"], facts)
         for step in things:
             if "gone" in step.data:
-                _remove(step)
+                _attempt(_remove, step, facts)
         _start([step for step in processes if step.action != "stop"], plan)
     return {}
+
+
+def _ask_before_moves(plan: Plan) -> None:
+    """What cannot start at its new place is left running at its old one."""
+    facts, units = plan.facts["daemons"], plan.data["units"]
+    moved = {step.data["label"] for step in plan.steps if step.data.get("gone") is False}
+    for entry in plan.data["entries"]:
+        name = entry["name"]
+        if name in moved and entry["state"] != "stopped":
+            problem = _obstacle(entry, units[name])
+            if problem:
+                outcome.fail(facts[name], problem, [])
+
+
+def _attempt(do: Callable[[Step], None], step: Step, facts: outcome.Facts) -> None:
+    """Carry a step out, unless its daemon has failed already."""
+    place, label = _target(step)
+    if facts[label]["failed"]:
+        return
+    try:
+        do(step)
+    except Refusal as refusal:
+        if not place.account:
+            raise
+        outcome.fail(facts[label], str(refusal), [])
+
+
+def _stop(steps: List[Step], facts: outcome.Facts) -> None:
+    steps = [step for step in steps if not facts[step.data["label"]]["failed"]]
+    patience = {_target(step): step.data["patience"] for step in steps}
+    for (place, label), problem in _boot_out(patience):
+        if problem and place.account:
+            outcome.fail(facts[label], problem, [])
+        elif problem:
+            raise Refusal(
+                "process %s" % place.shown(label),
+                problem,
+                "it to end when it is asked to",
+                "Look what it waits for (sudo sample its process), then run again",
+            )
 
 
 def _target(step: Step) -> Target:
@@ -80,7 +119,11 @@ def _target(step: Step) -> Target:
 
 def _carry_out(step: Step) -> None:
     place, label = _target(step)
-    if step.kind == "plist":
+    if step.kind == "record":
+        logins.add(label, step.data["login"])
+    elif step.kind == "plist" and step.action == "remove":
+        place.remove(label)
+    elif step.kind == "plist":
         place.write(label, step.data["text"])
     elif step.kind == "label":
         launchctl.must(step.action, place.target(label))
@@ -97,10 +140,14 @@ def _remove(step: Step) -> None:
     if step.action == "enable":
         launchctl.must("enable", place.target(label))
         return
-    place.remove(label)
     if step.data["gone"]:
+        # First: a run that is killed here finds them again by the plist, or the record.
         records.remove(launchd_state.RECORD_DIR, label)
         runtime_directories.remove(step.data["directories"])
+    if step.kind == "record":
+        logins.remove(label, place)
+    else:
+        place.remove(label)
 
 
 def _start(steps: List[Step], plan: Plan) -> None:
@@ -109,6 +156,8 @@ def _start(steps: List[Step], plan: Plan) -> None:
     loads: Dict[Target, Dict[str, Any]] = {}
     for step in steps:
         name = step.data["daemon"]
+        if facts[name]["failed"]:
+            continue
         entry, old = entries[name], plan.data["units"][name]
         state = launchd_state.look(name, old.place, old.disabled, entry)
         digests, newest = plan.data["digests"][name], plan.data["newest"][name]
@@ -125,7 +174,8 @@ def _start(steps: List[Step], plan: Plan) -> None:
             outcome.fail(facts[name], problem, lines)
         elif step.action != "reload":
             loads[(state.place, name)] = entry
-    for target, problem in _boot_out(list(loads)):
+    patience = {target: plan.data["units"][target[1]].patience for target in loads}
+    for target, problem in _boot_out(patience):
         place, name = target
         since = log_file.position(name)
         problem = problem or _load(place, loads[target], plan.data["digests"][name][0])
@@ -137,7 +187,7 @@ def _start(steps: List[Step], plan: Plan) -> None:
 
 def _obstacle(entry: Dict[str, Any], state: launchd_state.State) -> str:
     """Why a process cannot be started as meant, or ""; a running one is then left alone."""
-    problem = obstacles.obstacle(entry, plist.RUNTIME_ROOT)
+    problem = obstacles.obstacle(entry, plist.RUNTIME_ROOT) or state.trouble
     if problem:
         return problem
     if not state.session:
@@ -154,13 +204,17 @@ def _obstacle(entry: Dict[str, Any], state: launchd_state.State) -> str:
                 "the account %s is not in the group %s, and launchd gives a process no other groups"
                 " than its account's; run the role baseline first" % (entry["user"], missing)
             )
-    return runtime_directories.make(entry["runtime_directories"])
+    top = os.path.dirname(plist.RUNTIME_ROOT.rstrip("/"))
+    return runtime_directories.make(entry["runtime_directories"], top)
 
 
-def _boot_out(targets: List[Target]) -> Iterator[Tuple[Target, str]]:
-    """Take labels out; yields each as soon as it is gone, or with why it is not."""
+def _boot_out(patience: Dict[Target, Optional[int]]) -> Iterator[Tuple[Target, str]]:
+    """Take labels out; yields each as soon as it is gone, or with why it is not.
+
+    :param patience: of each, what root's record says of the time that it may take
+    """
     ends: Dict[Target, float] = {}
-    for target in targets:
+    for target, recorded in patience.items():
         place, label = target
         job = _loaded(target)
         if job is None:
@@ -171,7 +225,7 @@ def _boot_out(targets: List[Target]) -> Iterator[Tuple[Target, str]]:
         if done.returncode not in fine:
             yield target, launchctl.in_words(done)
             continue
-        ends[target] = time.monotonic() + (job.exit_timeout or _NO_TIMEOUT) + _MARGIN
+        ends[target] = time.monotonic() + _longest(place, job, recorded) + _MARGIN
     while ends:
         for target, end in list(ends.items()):
             job = _loaded(target)
@@ -183,6 +237,15 @@ def _boot_out(targets: List[Target]) -> Iterator[Tuple[Target, str]]:
                 yield target, "it was booted out and has not ended (state = %s)" % job.state
         if ends:
             time.sleep(_POLL)
+
+
+def _longest(place: plist_place.Place, job: launchd_job.Job, recorded: Optional[int]) -> int:
+    """How many seconds a process may take to end."""
+    found = job.exit_timeout or _NO_TIMEOUT
+    if not place.account:
+        return found
+    # What launchd has of a login session, its account may have loaded.
+    return min(found, _LOGIN_TIMEOUT if recorded is None else recorded or _NO_TIMEOUT)
 
 
 def _loaded(target: Target) -> Optional[launchd_job.Job]:

@@ -17,6 +17,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     launchd_job,
     launchd_state,
     log_file,
+    logins,
+    outcome,
     plist,
     plist_place,
     watched,
@@ -31,20 +33,31 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     """Plists, logs and overrides first, then processes; removals last.
 
     :param observed: as ``launchd.observe`` gives it
-    :raises Refusal: when a plist or label of that name is somebody else's
+    :raises Refusal: when a plist or label of that name is somebody else's; in a login session that
+        fails its daemon alone
     """
     facts: Dict[str, Dict[str, Any]] = {}
     things: List[Step] = []
     processes: List[Step] = []
     removals: List[Step] = []
+    foreign = {}
     for state in [*observed["units"].values(), *observed["gone"]]:
-        _refuse_foreign(state)
+        problem = _foreign(state)
+        if problem and not state.place.account:
+            raise problem
+        foreign[(state.name, state.place)] = problem
     for entry in desired["daemons"]:
         name = entry["name"]
         if entry["state"] == "absent":
             facts[name] = base.facts_of(name, None)
             continue
         state = observed["units"][name]
+        problem = foreign[(name, state.place)]
+        if problem:
+            # What an account does in its own session is to keep no other daemon from anything.
+            facts[name] = base.facts_of(name, None)
+            outcome.fail(facts[name], str(problem), [])
+            continue
         wish = wanted(entry, state.place, observed["digests"][name][0])
         mine = _plan_things(entry, state, plist.text(wish))
         process = plan_process(entry, state, observed["digests"][name], observed["newest"][name])
@@ -53,6 +66,8 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         facts[name] = base.facts_of(name, process[-1].action if process else None)
         facts[name]["changed"] = bool(mine or process)
     for state in observed["gone"]:
+        if facts.get(state.name, {}).get("failed"):
+            continue  # it cannot go on elsewhere
         steps = _plan_removal(state, moved=state.name in observed["units"])
         removals += steps
         fact = facts.setdefault(state.name, base.facts_of(state.name, None))
@@ -115,7 +130,7 @@ def plan_process(
     data = {"daemon": name}
     if entry["state"] == "stopped":
         # Loaded is as good as running: launchd may start it at any moment.
-        stop = {"place": state.place, "label": name}
+        stop = {"place": state.place, "label": name, "patience": state.patience}
         return [Step("stop", "process", shown, data=stop)] if job else []
     if job is None or not _runs(job, entry["type"]):
         return [Step("start", "process", shown, data=data)]
@@ -141,14 +156,24 @@ def _plan_things(entry: Dict[str, Any], state: launchd_state.State, text: str) -
     data = {"place": place, "label": name, "text": text, "entry": entry}
     steps: List[Step] = []
     path = place.path(name)
+    stopped = entry["state"] == "stopped"
+    if stopped and not state.session:
+        # Nothing can be disabled without a session. Without a plist no login starts it.
+        if state.text is None:
+            return []
+        return [Step("remove", "plist", path, before=state.text, data=data)]
+    if state.login_needs:
+        login = logins.of(entry, place)
+        steps.append(
+            Step(state.login_needs, "record", logins.path(name), data=dict(data, login=login))
+        )
     if state.text is None:
         steps.append(Step("create", "plist", path, after=text, data=data))
     elif state.text != text or not state.trusted:
         steps.append(Step("update", "plist", path, before=state.text, after=text, data=data))
-    stopped = entry["state"] == "stopped"
     if not stopped and state.log_needs:
         steps.append(Step(state.log_needs, "log", log_file.path(name), data=data))
-    if state.disabled != stopped:
+    if state.session and state.disabled != stopped:
         verb = "disable" if stopped else "enable"
         step = Step(verb, "label", place.shown(name), data=data)
         # Before there is a plist that a boot would load.
@@ -162,33 +187,50 @@ def _plan_removal(state: launchd_state.State, moved: bool) -> List[Step]:
     :param moved: it goes on at another one, whose are the record and the runtime directories
     """
     place, name = state.place, state.name
-    data = {"place": place, "label": name, "gone": not moved, "directories": state.directories}
+    data = {
+        "place": place,
+        "label": name,
+        "gone": not moved,
+        "directories": state.directories,
+        "patience": state.patience,
+    }
     steps: List[Step] = []
-    if state.job:
+    # In an account's own session there may be something of that name that is its own.
+    if (state.job or state.trouble) and not _foreign_job(state):
         steps.append(Step("stop", "process", place.shown(name), data=data))
-    if state.text is not None:
+    if state.text is not None and state.ours:
         steps.append(Step("remove", "plist", place.path(name), before=state.text, data=data))
-    if state.disabled:
+    if state.disabled and state.session:
         # An override would keep the next daemon of that name from starting, whoever's it is.
         steps.append(Step("enable", "label", place.shown(name), data=data))
+    if state.recorded:
+        # Last: what was not removed yet is found by it.
+        steps.append(Step("remove", "record", logins.path(name), data=data))
     return steps
 
 
-def _refuse_foreign(state: launchd_state.State) -> None:
+def _foreign(state: launchd_state.State) -> Optional[Refusal]:
     path = state.place.path(state.name)
     if not state.ours:
-        raise Refusal(
+        return Refusal(
             "plist %s" % path,
             "a file that somebody else wrote",
             "none, or one that tether.fleet wrote",
             "Move that file away",
         )
-    job = state.job
-    if job and job.path != path and plist.DIGEST not in job.environment:
-        raise Refusal(
+    if state.job and _foreign_job(state):
+        return Refusal(
             "label %s" % state.place.target(state.name),
-            "that somebody else loaded it from %s" % (job.path or "an unknown file"),
+            "that somebody else loaded it from %s" % (state.job.path or "an unknown file"),
             "a label that is not loaded, or that tether.fleet loaded",
             "Take it out (sudo launchctl bootout %s) and remove what brought it"
             % state.place.target(state.name),
         )
+    return None
+
+
+def _foreign_job(state: launchd_state.State) -> bool:
+    job = state.job
+    if job is None or plist.DIGEST in job.environment:
+        return False
+    return not state.ours or job.path != state.place.path(state.name)

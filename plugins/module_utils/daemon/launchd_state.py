@@ -13,11 +13,13 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     launchctl,
     launchd_job,
     log_file,
+    logins,
     plist,
     plist_place,
     records,
     runtime_directories,
 )
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # Emptied at boot, as the processes that it speaks of are.
 RECORD_DIR = "/var/run/tether/loaded"
@@ -28,7 +30,7 @@ class State:
     """One daemon at one place.
 
     :ivar text: what its plist says, None without one
-    :ivar directories: the runtime directories of the plist
+    :ivar directories: its runtime directories, as its plist says, of a login session our record
     :ivar ours: whether that file is ours, or there is none
     :ivar trusted: whether the file has the owner and mode that we give it
     :ivar job: what launchd has loaded under its label, from wherever; None when nothing
@@ -39,6 +41,10 @@ class State:
     :ivar started: when that started, in seconds since the epoch
     :ivar log_needs: what has to be done for its account to write its log: create, update or ""
     :ivar wrong_directories: runtime directories that are not as wanted
+    :ivar recorded: whether root's record has it at that login session
+    :ivar login_needs: what that record takes: create, update or ""
+    :ivar patience: seconds that its process may take to end, as recorded; None where nothing is
+    :ivar trouble: why launchd could not be asked for a login session's label, or ""
     """
 
     name: str
@@ -55,6 +61,10 @@ class State:
     started: Optional[float] = None
     log_needs: str = ""
     wrong_directories: List[str] = field(default_factory=list)
+    recorded: bool = False
+    login_needs: str = ""
+    patience: Optional[int] = None
+    trouble: str = ""
 
 
 def look(
@@ -71,14 +81,21 @@ def look(
     state = State(name, place, disabled=disabled)
     data = place.read(name)
     if data is not None:
+        state.trusted = place.is_trusted(name)
+    if place.account:
+        _look_at_login(state, data, entry)
+    elif data is not None:
         state.text = plist.shown(data)
         state.directories = plist.runtime_directories(plist.parse(data))
         state.ours = plist.is_ours(data)
-        state.trusted = place.is_trusted(name)
     try:
         state.job = launchctl.look(place.target(name))
     except launchctl.NoSessionError:
         state.session = False
+    except Refusal as refusal:
+        if not place.account:
+            raise
+        state.trouble = str(refusal)
     state.record = records.read(RECORD_DIR, name)
     if state.job and state.job.pid:
         state.process, state.started = process(state.job.pid)
@@ -86,6 +103,19 @@ def look(
         state.log_needs = log_file.needs(name, account_uid(entry))
         state.wrong_directories = runtime_directories.wrong(entry["runtime_directories"])
     return state
+
+
+def _look_at_login(state: State, data: Optional[bytes], entry: Optional[Dict[str, Any]]) -> None:
+    """What an account's file says is shown, and compared; what counts is root's record."""
+    if data is not None:
+        state.text = data.decode("utf-8", "replace")
+        state.ours = plist.names_us(data)
+    found = logins.find(state.name, state.place)
+    if found is not None:
+        state.recorded = True
+        state.directories, state.patience = list(found.directories), found.stop_timeout
+    if entry is not None and found != logins.of(entry, state.place):
+        state.login_needs = "update" if found else "create"
 
 
 def process(pid: int) -> Tuple[str, Optional[float]]:

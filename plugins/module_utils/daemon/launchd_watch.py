@@ -9,9 +9,11 @@ binary of macOS 26.5.1). So a loop of crashes is told here, at the first look th
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+import contextlib
+from typing import Any, Dict, List, Mapping, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import launchd_job, watch
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # Between bootstrap and a process. launchd starts what has RunAtLoad at once.
 _START = 15.0
@@ -63,6 +65,27 @@ class Watch(watch.Watch):
 
     def owns(self, item: Mapping[str, Any]) -> bool:
         return super().owns(item) or self.pid in item.get("lineage", ())
+
+    def listeners(self) -> List[Dict[str, Any]]:
+        """Who is where its probe asks; for a port that is always somebody, or cannot be told.
+
+        A unix socket is in a directory that only its own account may write.
+        """
+        port = (self.entry.get("health") or {}).get("port")
+        if not port:
+            with contextlib.suppress(Refusal):
+                return super().listeners()
+            return []
+        found = super().listeners()
+        if not found:
+            # Root sees all of them, so it is none that could have answered.
+            raise Refusal(
+                "port %d" % port,
+                "nobody whom lsof shows to listen on it",
+                "this daemon's process",
+                "Look who answers there (sudo lsof -nP -iTCP:%d), then run again" % port,
+            )
+        return found
 
     def _ending(self, item: launchd_job.Job) -> str:
         text = item.ended

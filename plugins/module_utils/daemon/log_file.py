@@ -5,7 +5,8 @@
 launchd opens it as the account, and where it cannot, the process ends with status 78 before it
 begins (an issue says; read in the binary of xpcproxy, macOS 26.5.1). It would make a missing folder
 so that the account cannot enter it. So folder and file are made beforehand; rotation has to make
-the file anew with the same owner.
+the file anew with the same owner and mode. The mode is for nobody but that account: the primary
+group of accounts is staff on macOS, which everybody is in.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import stat
 from typing import List, Optional, Tuple
 
 FOLDER = "/var/log/tether"
+_MODE = 0o600
 # Bytes at the end of a file that are read for its last lines.
 _TAIL = 64 * 1024
 
@@ -27,12 +29,14 @@ def path(daemon: str) -> str:
 
 
 def needs(daemon: str, uid: Optional[int]) -> str:
-    """What it takes to be a plain file of that account's: ``create``, ``update`` or ""."""
+    """What it takes to be a plain file for that account alone: ``create``, ``update`` or ""."""
     try:
         status = os.lstat(path(daemon))
     except (FileNotFoundError, NotADirectoryError):
         return "create"
-    return "" if stat.S_ISREG(status.st_mode) and status.st_uid == uid else "update"
+    mode = stat.S_IMODE(status.st_mode)
+    fine = stat.S_ISREG(status.st_mode) and status.st_uid == uid and mode == _MODE
+    return "" if fine else "update"
 
 
 def make(daemon: str, uid: int, gid: int) -> None:
@@ -41,10 +45,10 @@ def make(daemon: str, uid: int, gid: int) -> None:
         os.mkdir(FOLDER)
         os.chmod(FOLDER, 0o755)  # noqa: S103 - the files in it are their accounts'
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-    handle = os.open(path(daemon), flags, 0o640)
+    handle = os.open(path(daemon), flags, _MODE)
     try:
         os.fchown(handle, uid, gid)
-        os.fchmod(handle, 0o640)
+        os.fchmod(handle, _MODE)
     finally:
         os.close(handle)
 

@@ -14,9 +14,10 @@ nothing here, and docs/macs.md says so.
 
 from __future__ import annotations
 
+import os
 import plistlib
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, log_file
 
@@ -41,8 +42,11 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 Plist = Dict[str, Any]
 
 
-def problems(entry: Dict[str, Any]) -> List[str]:
-    """What of an entry launchd could not do as meant, and what a plist cannot hold."""
+def problems(entry: Dict[str, Any], others: Sequence[Dict[str, Any]] = ()) -> List[str]:
+    """What of an entry launchd could not do as meant, and what a plist cannot hold.
+
+    :param others: the entries of the same call
+    """
     wrong: List[str] = []
     for key in ("argv", "reload_argv"):
         for index, word in enumerate(entry[key]):
@@ -68,9 +72,10 @@ def problems(entry: Dict[str, Any]) -> List[str]:
             wrong.append("session=login needs user: whose login session it is")
         if entry.get("group") or entry["supplementary_groups"]:
             wrong.append("session=login takes the groups of its session; leave groups out")
-    paths = [item["path"] for item in entry["runtime_directories"]]
-    for path in paths:
-        if any(path.startswith(other + "/") for other in paths):
+    everything = [one for one in (entry, *others) if one["state"] != "absent"]
+    outer = {item["path"] for one in everything for item in one["runtime_directories"]}
+    for path in [item["path"] for item in entry["runtime_directories"]]:
+        if any(path.startswith(other + "/") for other in outer):
             wrong.append(
                 "runtime directory %r is in another one, which its account could swap" % path
             )
@@ -157,11 +162,15 @@ def runtime_directories(plist: Optional[Plist]) -> List[str]:
     count = len(_EMPTIES)
     if not isinstance(arguments, list) or arguments[:count] != _EMPTIES or "--" not in arguments:
         return []
-    return [
-        path
-        for path in arguments[count : arguments.index("--", count)]
-        if path.startswith(RUNTIME_ROOT) and "/../" not in path + "/"
-    ]
+    paths = arguments[count : arguments.index("--", count)]
+    return [path for path in paths if is_runtime_directory(path)]
+
+
+def is_runtime_directory(path: Any) -> bool:
+    """Whether it is strictly below the folder of them all, so that it may be removed."""
+    return (
+        isinstance(path, str) and os.path.normpath(path) == path and path.startswith(RUNTIME_ROOT)
+    )
 
 
 def text(plist: Plist) -> str:
@@ -185,9 +194,18 @@ def shown(data: bytes) -> str:
     if found is not None:
         try:
             return text(found)
-        except (TypeError, ValueError, OverflowError):  # of kinds that XML has no form for
+        # Of kinds that XML has no form for, or holding itself.
+        except (TypeError, ValueError, OverflowError, RecursionError):
             pass
     return data.decode("utf-8", "replace")
+
+
+def names_us(data: bytes) -> bool:
+    """Whether an account's file bears our comment or key; it is not parsed.
+
+    A binary plist may hold itself, or one thing a billion times over.
+    """
+    return MARK.encode("ascii") in data or DIGEST.encode("ascii") in data
 
 
 def is_ours(data: bytes) -> bool:

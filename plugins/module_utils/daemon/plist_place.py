@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Where plists lie: the system's folder, and those of accounts with a login session.
 
-An account's folder is its own, so root neither reads through it nor writes in it: a link there
-could lead root anywhere, /Library/LaunchDaemons among it. What is written there, its account
-writes.
+An account's folder is its own, so root never writes in it: a link there could lead root anywhere,
+/Library/LaunchDaemons among it. What is written there, its account writes. Root does read there, a
+plain file of that account's and no more than so long, and believes nothing of it: what is ours
+there, ``logins`` says.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import command
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 DAEMONS = "/Library/LaunchDaemons"
-HOMES = "/Users"
 _AGENTS = "Library/LaunchAgents"
 # Longer plists are nobody's.
 _LONGEST = 1024 * 1024
+# Accounts' own: it is read at each look.
+_LONGEST_OF_ACCOUNT = 128 * 1024
+# Seconds for a command as an account, whose folder may be on a server, or made to hang.
+_PATIENCE = 30
 # Both by rename, so that launchd at login and readers see the old file or the new one.
 _WRITE = 'umask 022; mkdir -p "$1" && cat > "$1/.$2.tether" && mv -f "$1/.$2.tether" "$1/$2"'
 _REMOVE = 'rm -f "$1/$2"'
@@ -65,11 +69,22 @@ class Place:
             handle = os.open(self.path(label), flags)
         except OSError:
             return None
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or (self.account and status.st_uid != self.uid):
-                return None
-            return stream.read(_LONGEST)
+        try:
+            return self._checked(handle)
+        except OSError:  # an account's folder may be on a server
+            return None
+        finally:
+            os.close(handle)
+
+    def _checked(self, handle: int) -> Optional[bytes]:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or (self.account and status.st_uid != self.uid):
+            return None
+        longest = _LONGEST_OF_ACCOUNT if self.account else _LONGEST
+        with open(handle, "rb", closefd=False) as stream:
+            data = stream.read(longest + 1)
+        # Whatever it is, it is none of ours.
+        return b"" if len(data) > longest else data
 
     def is_trusted(self, label: str) -> bool:
         """Whether owner and mode are as they are written here; launchd takes no other (122)."""
@@ -96,26 +111,38 @@ class Place:
 
     def _as_account(self, script: str, label: str, data: bytes = b"") -> None:
         argv = ["/bin/sh", "-c", script, "sh", self.folder, label + ".plist"]
-        done = subprocess.run(
-            argv,
-            input=data,
-            capture_output=True,
-            cwd="/",
-            user=self.uid,
-            group=self.gid,
-            extra_groups=[],
-            check=False,
-        )
-        if done.returncode != 0:
-            text = subprocess.CompletedProcess(
-                argv, done.returncode, "", done.stderr.decode("utf-8", "replace")
+        try:
+            done = subprocess.run(
+                argv,
+                input=data,
+                capture_output=True,
+                cwd="/",
+                # Root's own is none of the account's business.
+                env={"PATH": "/usr/bin:/bin"},
+                timeout=_PATIENCE,
+                user=self.uid,
+                group=self.gid,
+                extra_groups=[],
+                check=False,
             )
+        except subprocess.TimeoutExpired:
+            problem = "no answer within %d s" % _PATIENCE
+        except (OSError, subprocess.SubprocessError) as error:
+            problem = str(error)
+        else:
+            problem = commands.said(_as_text(done)) if done.returncode != 0 else ""
+        if problem:
             raise Refusal(
                 "plist %s" % self.path(label),
-                "that the account %s cannot write it: %s" % (self.account, commands.said(text)),
+                "that the account %s cannot write it: %s" % (self.account, problem),
                 "a folder of its own",
                 "Mend that folder's owner and mode",
             )
+
+
+def _as_text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
+    said = done.stderr.decode("utf-8", "replace")
+    return subprocess.CompletedProcess(done.args, done.returncode, "", said)
 
 
 SYSTEM = Place("system", DAEMONS)
@@ -135,27 +162,12 @@ def of_login(account: str) -> Place:
             "an account that somebody logs in with at the screen",
             "Make that account in System Settings, or use session=system",
         ) from None
-    folder = os.path.join(item.pw_dir, _AGENTS)
-    domain = "gui/%d" % item.pw_uid
-    return Place(domain, folder, account, item.pw_dir, item.pw_uid, item.pw_gid)
+    return session(account, item.pw_dir, item.pw_uid, item.pw_gid)
 
 
-def logins_with(pattern: str) -> List[Place]:
-    """Places of accounts whose folder has plists of such a name (a pattern of ``glob``)."""
-    homes = {
-        os.path.dirname(os.path.dirname(os.path.dirname(path)))
-        for path in glob.glob(os.path.join(HOMES, "*", _AGENTS, pattern + ".plist"))
-    }
-    found = []
-    for home in sorted(homes):
-        try:
-            account = pwd.getpwuid(os.stat(home).st_uid).pw_name
-        except (KeyError, OSError):
-            continue
-        place = of_login(account)
-        if place.home == home and place.uid != 0:
-            found.append(place)
-    return found
+def session(account: str, home: str, uid: int, gid: int) -> Place:
+    """The place of a login session, of an account that need not be there any more."""
+    return Place("gui/%d" % uid, os.path.join(home, _AGENTS), account, home, uid, gid)
 
 
 def labels(place: Place, prefix: str) -> List[str]:

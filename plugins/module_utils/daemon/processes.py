@@ -21,13 +21,19 @@ _SYSTEMS: Dict[str, Any] = {"Darwin": darwin_processes}
 
 
 def listeners(port: int) -> List[Dict[str, Any]]:
-    """Who listens on a TCP port here."""
+    """Who listens on a TCP port here.
+
+    :raises Refusal: when that cannot be told
+    """
     found: List[Dict[str, Any]] = _here().listeners(port)
     return found
 
 
 def unix_listeners(path: str) -> List[Dict[str, Any]]:
-    """Who holds a unix socket of that path open."""
+    """Who holds a unix socket of that path open.
+
+    :raises Refusal: when that cannot be told
+    """
     found: List[Dict[str, Any]] = _here().unix_listeners(path)
     return found
 

@@ -10,10 +10,14 @@ import os
 from typing import Any, Dict
 
 from ansible_collections.tether.fleet.plugins.module_utils import files
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import root_folders
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 
 def read(folder: str, unit: str) -> Dict[str, Any]:
-    """The record of a unit; empty when there is none that can be read."""
+    """The record of a unit; empty when there is none that can be read, or that root wrote."""
+    if any(root_folders.strange(each) for each in (os.path.dirname(folder), folder)):
+        return {}
     try:
         with open(_path(folder, unit), encoding="utf-8") as stream:
             record = json.load(stream)
@@ -29,10 +33,21 @@ def write(folder: str, unit: str, record: Dict[str, Any]) -> None:
 
 
 def make_folder(path: str) -> None:
-    """A folder for all to read, whatever the umask."""
+    """A folder for all to read, whatever the umask.
+
+    :raises Refusal: when somebody else made it, who could then swap what root writes in it
+    """
     with contextlib.suppress(FileExistsError):
         os.mkdir(path)
         os.chmod(path, 0o755)  # noqa: S103 - the records hold nothing secret
+    problem = root_folders.strange(path)
+    if problem:
+        raise Refusal(
+            "folder %s" % path,
+            problem,
+            "a directory of root's that nobody else may write",
+            "Move it away and find out who made it, then run again",
+        )
 
 
 def remove(folder: str, unit: str) -> None:

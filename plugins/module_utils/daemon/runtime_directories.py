@@ -2,18 +2,20 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Runtime directories where the supervisor makes none: they stay, also over a boot.
 
-All of them are below a folder of root's, so no account can put a link in the place of one.
+All of them are below a folder of root's, which is looked at first, so no account can put a link in
+the place of one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
 import stat
 from typing import Any, Dict, List, Tuple
 
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, root_folders
 
 
 def wrong(items: List[Dict[str, Any]]) -> List[str]:
@@ -21,37 +23,38 @@ def wrong(items: List[Dict[str, Any]]) -> List[str]:
     return [item["path"] for item in items if not _is_right(item)]
 
 
-def make(items: List[Dict[str, Any]]) -> str:
+def make(items: List[Dict[str, Any]], top: str) -> str:
     """Make them, or set owner and mode; returns why that cannot be, or "".
 
+    :param top: the folder from which down everything above them must be root's
     :raises KeyError: when an account or group does not exist
     """
     for item in items:
         path = item["path"]
         uid, gid = _owner(item)
-        if os.path.lexists(path) and not _is_directory(path):
-            return "%s is no directory; move it away" % path
-        _make_parents(path)
-        if not os.path.lexists(path):
+        problem = root_folders.make(os.path.dirname(path), top)
+        if problem:
+            return "%s; move it away, and find out who made it" % problem
+        with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
-        os.chown(path, uid, gid)
-        # After the owner, whose change takes setgid away.
-        os.chmod(path, int(item["mode"], 8))
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            return "%s is no directory; move it away" % path
+        try:
+            os.fchown(handle, uid, gid)
+            # After the owner, whose change takes setgid away.
+            os.fchmod(handle, int(item["mode"], 8))
+        finally:
+            os.close(handle)
     return ""
 
 
 def remove(paths: List[str]) -> None:
     for path in paths:
-        if _is_directory(path):
+        # Whose folder is above it could put another one in its place while root removes.
+        if _is_directory(path) and not root_folders.strange(os.path.dirname(path)):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _make_parents(path: str) -> None:
-    folder = os.path.dirname(path)
-    if not os.path.isdir(folder):
-        _make_parents(folder)
-        os.mkdir(folder)
-        os.chmod(folder, 0o755)  # noqa: S103 - each directory in it has a mode of its own
 
 
 def _is_right(item: Dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import health, processes
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # Without a health probe a process that is still there after this long counts as started.
 _SETTLE = 1.0
@@ -87,21 +88,32 @@ class Watch:
 
     def stranger(self) -> str:
         """What is wrong when the healthy answer came from another process, else ""."""
-        found = [item for item in self._listeners() if item["pid"]]
+        try:
+            found = [item for item in self.listeners() if item["pid"]]
+        except Refusal as refusal:
+            # It may be anybody's answer.
+            return "it cannot be told who answers in its place: %s" % refusal
         if found and not any(self.owns(item) for item in found):
             return "another process answers in its place: %s" % processes.in_words(found)
         return ""
 
     def taken(self) -> str:
         """Who else listens where it should, as the end of a sentence, or ""."""
-        found = [item for item in self._listeners() if not self.owns(item)]
+        try:
+            found = [item for item in self.listeners() if not self.owns(item)]
+        except Refusal:
+            return ""
         if not found:
             return ""
         probe = self.entry["health"]
         where = probe["unix"] if probe.get("unix") else "port %d" % probe["port"]
         return "; %s is taken by %s" % (where, processes.in_words(found))
 
-    def _listeners(self) -> List[Dict[str, Any]]:
+    def listeners(self) -> List[Dict[str, Any]]:
+        """Who is where its probe asks.
+
+        :raises Refusal: when that cannot be told
+        """
         probe = self.entry.get("health")
         if not probe:
             return []

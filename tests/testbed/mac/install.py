@@ -20,11 +20,13 @@ PROGRAMS = {
     "dscl": "usr/bin/dscl",
     "fdesetup": "usr/bin/fdesetup",
     "launchctl": "bin/launchctl",
+    "lsof": "usr/sbin/lsof",
     "newsyslog": "usr/sbin/newsyslog",
     "pfctl": "sbin/pfctl",
     "plutil": "usr/bin/plutil",
     "pmset": "usr/bin/pmset",
     "profiles": "usr/bin/profiles",
+    "ps": "bin/ps",
     "socketfilterfw": "usr/libexec/ApplicationFirewall/socketfilterfw",
     "softwareupdate": "usr/sbin/softwareupdate",
     "sw_vers": "usr/bin/sw_vers",
@@ -83,7 +85,7 @@ _LINUX_ONLY = {
     *("setsid", "timeout", "flock", "nsenter", "unshare", "prlimit", "taskset", "ionice"),
     *("lscpu", "lsblk", "findmnt", "lsmod", "modprobe", "init"),
     # A Mac has some of these; here they would be lost without /proc.
-    *("free", "pgrep", "pidof", "pkill", "pmap", "ps", "pwdx", "top", "vmstat", "w", "watch"),
+    *("free", "pgrep", "pidof", "pkill", "pmap", "pwdx", "top", "vmstat", "w", "watch"),
 }
 _MASKED = (
     # It wants a group root.

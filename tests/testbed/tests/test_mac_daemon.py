@@ -27,10 +27,12 @@ from mac.harness import EmulatedMac
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     base,
+    darwin_processes,
     launchd,
     launchd_apply,
     launchd_state,
     log_file,
+    logins,
     plist,
     plist_place,
     processes,
@@ -71,7 +73,8 @@ def fleet(own_mac: EmulatedMac, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fle
         (launchd_state, "RECORD_DIR", "/var/run/tether/loaded"),
         (launchd_apply, "LOCK", "/var/run/tether/daemons.lock"),
         (plist, "RUNTIME_ROOT", "/var/lib/tether/run/"),
-        (plist_place, "HOMES", "/Users"),
+        (darwin_processes, "LSOF", "/usr/sbin/lsof"),
+        (logins, "FOLDER", "/var/lib/tether/logins"),
     ):
         monkeypatch.setattr(module, name, root + path)
     system = plist_place.Place("system", root + "/Library/LaunchDaemons")
@@ -387,7 +390,6 @@ def test_a_log_that_its_account_cannot_write_is_mended(fleet: Fleet) -> None:
     assert os.stat(log_file.path(NAME)).st_uid == NOBODY.pw_uid
 
 
-@pytest.mark.skipif(shutil.which("lsof") is None, reason="needs lsof")
 def test_another_process_in_its_place(fleet: Fleet, unused_port: int) -> None:
     other = fleet.plain(name="tether-other", argv=["/bin/sleep", "1"])
     other["argv"] = [str(fleet.engine), str(unused_port), "/dev/null"]
@@ -399,6 +401,16 @@ def test_another_process_in_its_place(fleet: Fleet, unused_port: int) -> None:
     )
     assert "another process answers in its place: process " in fact["reason"]
     assert "of unit tether-other" in fact["reason"]
+
+
+def test_without_lsof_no_answer_is_its_own(fleet: Fleet, unused_port: int) -> None:
+    one = fleet.plain(argv=[str(fleet.engine), str(unused_port), "/dev/null"])
+    one["health"] = {"port": unused_port, "path": "/", "timeout": 20}
+    fleet.converge(one)
+    fleet.mac.place("/usr/sbin/lsof").unlink()
+    _said, fact = fleet.failing(one)
+    assert "it cannot be told who answers in its place" in fact["reason"]
+    assert "status 127: no program" in fact["reason"]
 
 
 @pytest.fixture
@@ -493,6 +505,7 @@ def test_a_login_session(fleet: Fleet, login: Path) -> None:
     assert fleet.mac.field(target, "state") == "running"
     path = login / f"{NAME}.plist"
     assert path.stat().st_uid == NOBODY.pw_uid
+    assert [one.place.account for one in logins.read(NAME)] == ["nobody"]
     # Over to the system, and nothing stays behind; and back.
     steps = fleet.converge(fleet.plain())
     assert f"remove plist {path}" in steps
@@ -500,6 +513,45 @@ def test_a_login_session(fleet: Fleet, login: Path) -> None:
     assert f"remove plist {fleet.path()}" in fleet.converge(agent)
     assert fleet.mac.rc("launchctl", "print", TARGET) == 113
     assert f"remove plist {path}" in fleet.converge(prune=["tether-"])
+    assert os.listdir(logins.FOLDER) == []
+
+
+def test_stopped_where_nobody_is_logged_in(fleet: Fleet, login: Path) -> None:
+    """There is no override without a session: no plist is what keeps a login from starting it."""
+    agent = fleet.plain(session="login", user="nobody")
+    assert fleet.converge({**agent, "state": "stopped"}) == []
+    fleet.failing(agent)
+    path = login / f"{NAME}.plist"
+    assert path.exists()
+    assert fleet.converge({**agent, "state": "stopped"}) == [f"remove plist {path}"]
+    assert not path.exists()
+    fleet.mac.python(f"from mac import domains; domains.log_in({NOBODY.pw_uid})")
+    steps = fleet.converge({**agent, "state": "stopped"})
+    assert steps[0] == f"disable label {NAME} (session of nobody)"
+
+
+def test_what_an_account_plants_is_none_of_roots_business(fleet: Fleet, login: Path) -> None:
+    """A plist as ours, which names the directory of an engine that runs."""
+    fleet.converge(fleet.served())
+    login.mkdir(parents=True)
+    planted = login / "tether-planted.plist"
+    shutil.copy(fleet.path(), planted)
+    os.chown(planted, NOBODY.pw_uid, NOBODY.pw_gid)
+    assert fleet.converge(fleet.served(), prune=["tether-"]) == []
+    assert fleet.converge({"name": "tether-planted", "state": "absent"}) == []
+    assert planted.exists()
+    assert fleet.socket.exists()
+
+
+def test_an_account_in_the_way_fails_its_daemon_alone(fleet: Fleet, login: Path) -> None:
+    """Its folder cannot be written, as a read-only or a foreign one cannot."""
+    login.parent.mkdir(parents=True)
+    login.write_text("a file where a folder is to be")
+    agent = fleet.plain(session="login", user="nobody")
+    other = fleet.plain(name="tether-y", argv=["/bin/sleep", "1000"])
+    _said, fact = fleet.failing(agent, other)
+    assert "the account nobody cannot write it" in fact["reason"]
+    assert fleet.mac.field("system/tether-y", "state") == "running"
 
 
 def test_an_accounts_folder_leads_root_nowhere(fleet: Fleet, login: Path) -> None:

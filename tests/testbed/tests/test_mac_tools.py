@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import plistlib
+import re
+import socket
 import struct
 import subprocess
 from pathlib import Path
@@ -29,6 +31,9 @@ NOBODY = 65534
         ("dscl", ""),
         ("fdesetup", "enable"),
         ("fdesetup", "authrestart"),
+        ("lsof", ""),
+        ("lsof", "-nP -iTCP"),
+        ("lsof", "-w -n -P +c 0 -F pcftn -iUDP:1"),
         ("newsyslog", ""),
         ("newsyslog", "-F"),
         ("plutil", "-replace a -string b x.plist"),
@@ -38,6 +43,7 @@ NOBODY = 65534
         ("pmset", "-a sleep"),
         ("pmset", "schedule wake"),
         ("profiles", "list"),
+        ("ps", "aux"),
         ("socketfilterfw", ""),
         ("socketfilterfw", "--setloggingmode on"),
         ("socketfilterfw", "--setglobalstate maybe"),
@@ -559,3 +565,31 @@ def test_a_hosts_disk_becomes_an_emulated_mac(tmp_path: Path) -> None:
     unit = tmp_path / "etc/systemd/system/multi-user.target.wants/emulated-launchd.service"
     assert os.readlink(unit) == "/etc/systemd/system/emulated-launchd.service"
     assert "com.apple/*" in (tmp_path / "etc/pf.conf").read_text()
+
+
+def test_who_listens_where(mac: EmulatedMac, tmp_path: Path) -> None:
+    """lsof(8), "OUTPUT FOR OTHER PROGRAMS": a field a line; 1 where there is nothing."""
+    fields = ["-w", "-n", "-P", "+c", "0", "-F", "pcftn"]
+    with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
+        tcp.bind(("127.0.0.1", 0))
+        port = tcp.getsockname()[1]
+        words = [*fields, f"-iTCP:{port}", "-sTCP:LISTEN"]
+        done = mac.run("lsof", *words)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+        tcp.listen()
+        lines = mac.run("lsof", *words).stdout.splitlines()
+        assert lines[0] == f"p{os.getpid()}"
+        assert lines[2:] == [f"f{tcp.fileno()}", "tIPv4", f"n127.0.0.1:{port}"]
+        unix.bind(str(tmp_path / "x.sock"))
+        unix.listen()
+        lines = mac.run("lsof", *fields, "-U").stdout.splitlines()
+        at = lines.index(f"n{tmp_path / 'x.sock'}")
+        assert lines[at - 2 : at] == [f"f{unix.fileno()}", "tunix"]
+
+
+def test_processes(mac: EmulatedMac) -> None:
+    rows = [line.split() for line in mac.run("ps", "-axo", "pid=,ppid=").stdout.splitlines()]
+    assert [str(os.getpid()), str(os.getppid())] in rows
+    said = mac.run("ps", "-o", "lstart=", "-p", str(os.getpid()))
+    assert re.fullmatch(r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4} +\n", said.stdout)
+    assert mac.rc("ps", "-o", "lstart=", "-p", str(2**31)) == 1

@@ -13,6 +13,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     darwin_processes,
     processes,
 )
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # As lsof(8) describes -F: a field a line, its letter first.
 TCP = "\n".join(
@@ -37,7 +38,7 @@ def mac(monkeypatch):
 
     def run(argv, timeout, **environment):
         out = {
-            "lsof": UNIX if "-U" in argv else TCP,
+            "/usr/sbin/lsof": UNIX if "-U" in argv else TCP,
             "launchctl": LIST,
             "ps": PARENTS,
         }[argv[0]]
@@ -72,6 +73,30 @@ def test_nobody_listens(mac, monkeypatch):
     done = subprocess.CompletedProcess([], 1, "", "")
     monkeypatch.setattr(commands, "run", lambda *_, **__: done)
     assert processes.listeners(1) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "out", "error"),
+    [
+        (127, "", "no program /usr/sbin/lsof"),
+        (124, "", "no answer within 30 s"),
+        (-9, TCP, ""),  # cut off
+        (0, "COMMAND PID USER FD TYPE", ""),
+        (0, "", ""),
+        (1, "", "lsof: illegal option"),
+    ],
+)
+def test_what_lsof_does_not_tell_is_not_nobody(mac, monkeypatch, status, out, error):
+    done = subprocess.CompletedProcess([], status, out, error)
+    monkeypatch.setattr(commands, "run", lambda *_, **__: done)
+    for look in (lambda: processes.listeners(1), lambda: processes.unix_listeners("/x")):
+        with pytest.raises(Refusal, match=r"who listens on this Mac: .*status %d" % status):
+            look()
+
+
+def test_a_program_that_may_not_be_run(tmp_path):
+    assert commands.run([str(tmp_path)], timeout=5).returncode == 126
+    assert commands.run([str(tmp_path / "none")], timeout=5).returncode == 127
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,10 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     launchd_job,
     launchd_state,
     log_file,
+    logins,
     plist,
     plist_place,
+    runtime_directories,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
@@ -143,6 +145,7 @@ def mac(tmp_path, monkeypatch):
     monkeypatch.setattr(launchd_apply, "LOCK", str(tmp_path / "run" / "tether" / "lock"))
     monkeypatch.setattr(launchd_state, "RECORD_DIR", str(tmp_path / "run" / "tether" / "loaded"))
     monkeypatch.setattr(log_file, "FOLDER", str(tmp_path / "log"))
+    monkeypatch.setattr(logins, "FOLDER", str(tmp_path / "tether" / "logins"))
     monkeypatch.setattr(plist_place.files, "is_roots", lambda path, mode: True)
     # Whoever runs the tests may not be root.
     monkeypatch.setattr(os, "fchown", lambda *_: None)
@@ -354,6 +357,134 @@ def test_a_removal_leaves_the_log_alone(mac):
     assert mac.told == [("bootout", "tether-x"), ("enable", "tether-x")]
     assert not path.exists()
     assert os.path.isfile(log_file.path("tether-x"))
+
+
+LOGIN_UID = 12345
+
+
+@pytest.fixture
+def login(mac, tmp_path):
+    """A place of a session whose account cannot be become: nobody is so in these tests."""
+    return plist_place.session("me", str(tmp_path / "home"), LOGIN_UID, LOGIN_UID)
+
+
+@pytest.mark.parametrize("kind", ["write", "stop", "remove"])
+def test_an_account_in_the_way_fails_its_daemon_alone(mac, login, monkeypatch, kind):
+    def refuse(*_):
+        raise Refusal("plist x", "that the account me cannot write it", "y", "z")
+
+    monkeypatch.setattr(plist_place.Place, "_as_account", refuse)
+    one = entry(name="tether-a", session="login", user="root")
+    other = entry(name="tether-b")
+    units, gone = [(other, state(other, mac.place, **NOTHING))], []
+    if kind == "write":
+        units.insert(0, (one, state(one, login, **NOTHING, session=False)))
+    else:
+        found = state(one, login, recorded=True, patience=30)
+        gone.append(found)
+        mac.jobs["tether-a"] = found.job
+        mac.lingers["tether-a"] = 10**6 if kind == "stop" else 0
+        one = entry(name="tether-a", state="absent")
+    plan = launchd.plan({"daemons": [one, other]}, observed(units, gone))
+    launchd.apply(plan)
+    facts = plan.facts["daemons"]
+    message = "has not ended" if kind == "stop" else "the account me cannot write it"
+    assert message in facts["tether-a"]["reason"]
+    assert not facts["tether-b"]["failed"]
+    assert ("bootstrap", "tether-b") in mac.told
+
+
+@pytest.mark.parametrize(("recorded", "longest"), [(None, 60), (20, 20)])
+def test_an_account_does_not_say_how_long_root_waits(mac, login, recorded, longest):
+    one = entry(session="login", user="root")
+    found = state(one, login, recorded=recorded is not None, patience=recorded)
+    found.job.keys["exit timeout"] = "999999999"
+    mac.jobs["tether-x"], mac.lingers["tether-x"] = found.job, 10**6
+    plan = launchd.plan({"daemons": [entry(state="absent")]}, observed(gone=[found]))
+    launchd.apply(plan)
+    assert "has not ended" in plan.facts["daemons"]["tether-x"]["reason"]
+    assert longest < mac.clock.now - 1000 < longest + 30
+
+
+def test_a_label_that_cannot_be_asked_for_fails_its_daemon_alone(mac, login, monkeypatch):
+    real = mac.print
+    monkeypatch.setattr(
+        mac, "print", lambda target: (124, "") if target.startswith("gui/") else real(target)
+    )
+    found = launchd_state.look("tether-x", login, False)
+    assert "status 124" in found.trouble
+    one = entry(session="login", user="root")
+    seen = launchd_state.look("tether-x", login, False, one)
+    plan = launchd.plan({"daemons": [one]}, observed([(one, seen)]))
+    monkeypatch.setattr(plist_place.Place, "_as_account", lambda *_: None)
+    launchd.apply(plan)
+    assert "status 124" in plan.facts["daemons"]["tether-x"]["reason"]
+
+
+def test_what_root_believes_of_a_login_session_is_its_own_record(mac, login, tmp_path, monkeypatch):
+    monkeypatch.setattr(plist, "RUNTIME_ROOT", "/var/lib/tether/run/")
+    directory = {"owner": "root", "group": "root", "mode": "0700"}
+    lie = entry(
+        session="login",
+        user="root",
+        stop_timeout=999999999,
+        runtime_directories=[dict(directory, path="/var/lib/tether/run/of-another")],
+    )
+    text = plist.text(wish(lie, login)).encode()
+    monkeypatch.setattr(plist_place.Place, "read", lambda *_: text)
+    found = launchd_state.look("tether-x", login, False)
+    assert (found.directories, found.recorded, found.patience) == ([], False, None)
+    # And without a record nobody looks there at all.
+    desired = {"daemons": [entry(state="absent")], "prune": ["tether-"]}
+    monkeypatch.setattr(plist_place, "SYSTEM", mac.place)
+    monkeypatch.setattr(plist_place.Place, "read", lambda *_: None)
+    assert [one.place for one in launchd.observe(desired)["gone"]] == [mac.place]
+    logins.add("tether-x", logins.Login(login, 7, ("/var/lib/tether/run/mine",)))
+    gone = launchd.observe(desired)["gone"]
+    assert [one.place for one in gone] == [mac.place, login]
+    assert (gone[1].directories, gone[1].patience) == (["/var/lib/tether/run/mine"], 7)
+    assert [
+        one.place for one in launchd.observe({"daemons": [], "prune": ["tether-"]})["gone"]
+    ] == [login]
+
+
+def test_what_cannot_start_at_its_new_place_stays_at_the_old(mac, login, monkeypatch):
+    monkeypatch.setattr(plist_place.Place, "_as_account", lambda *_: None)
+    one = entry(argv=["/nowhere/x"])
+    old = state(one, login, recorded=True, patience=30)
+    mac.jobs["tether-x"] = old.job
+    new = state(one, mac.place, **NOTHING)
+    plan = launchd.plan({"daemons": [one]}, observed([(one, new)], [old]))
+    assert [step.words() for step in plan.steps if step.kind == "process"] == [
+        "start process tether-x",
+        "stop process tether-x (session of me)",
+    ]
+    launchd.apply(plan)
+    assert "there is no program" in plan.facts["daemons"]["tether-x"]["reason"]
+    assert mac.told == []
+    assert not (mac.folder / "tether-x.plist").exists()
+
+
+def test_a_removal_that_is_killed_half_way_is_done_by_the_next(mac, tmp_path, monkeypatch):
+    """The plist says what else there is to remove, so it goes last."""
+    monkeypatch.setattr(plist, "RUNTIME_ROOT", str(tmp_path) + "/run-of/")
+    folder = tmp_path / "run-of" / "a"
+    folder.mkdir(parents=True)
+    directory = {"path": str(folder), "owner": "root", "group": "root", "mode": "0700"}
+    one = entry(runtime_directories=[directory])
+    path = mac.folder / "tether-x.plist"
+    path.write_text(plist.text(wish(one, mac.place)))
+    found = state(one, mac.place, job=None)
+
+    def killed(*_):
+        assert path.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runtime_directories, "remove", killed)
+    with pytest.raises(KeyboardInterrupt):
+        launchd.apply(launchd.plan({"daemons": []}, observed(gone=[found])))
+    monkeypatch.undo()
+    assert path.exists()
 
 
 RELOADS = {

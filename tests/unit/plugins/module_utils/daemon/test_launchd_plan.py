@@ -248,6 +248,73 @@ def test_a_login_session():
     ]
 
 
+RECORD = "/var/lib/tether/logins/tether-x.json"
+
+
+@pytest.mark.parametrize(
+    ("keys", "seen", "wanted"),
+    [
+        ({}, {**NOTHING, "login_needs": "create"}, "create record"),
+        ({}, {"login_needs": "update", "recorded": True}, "update record"),
+        # What nobody is logged in for cannot be disabled, so nothing may be there to be loaded.
+        ({"state": "stopped"}, {**NOTHING, "session": False, "login_needs": "create"}, ""),
+        ({"state": "stopped"}, {"session": False, "job": None}, "remove plist"),
+    ],
+)
+def test_a_login_session_is_recorded_first(keys, seen, wanted):
+    one = entry(session="login", user="me", **keys)
+    found = steps(one, place=LOGIN, **seen)
+    assert (found[0] if found else "").startswith(wanted)
+    assert not any("label" in step for step in found)
+    if "record" in wanted:
+        assert found[0] == "%s %s" % (wanted, RECORD)
+
+
+def test_a_label_is_left_alone_where_nobody_is_logged_in():
+    one = entry(session="login", user="me")
+    found = steps(one, place=LOGIN, **{**NOTHING, "session": False, "disabled": True})
+    assert "enable label tether-x (session of me)" not in found
+
+
+def theirs(one):
+    """What an account can do in its own session: a plist, or a job, of our name."""
+    job_of_theirs = job(one, LOGIN, keys={"path": "/tmp/x.plist"}, environment=["A => b"])
+    return [{"ours": False, "text": "theirs", "job": None}, {"job": job_of_theirs}]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_an_account_does_fails_its_daemon_alone(which):
+    one, other = entry(session="login", user="me"), entry(name="tether-y")
+    found = state(one, LOGIN, **theirs(one)[which])
+    old = state(one)  # at the system's place, where it stays
+    plan = launchd.plan(
+        {"daemons": [one, other]},
+        observed([(one, found), (other, state(other, **NOTHING))], [old]),
+    )
+    facts = plan.facts["daemons"]
+    assert facts["tether-x"]["failed"]
+    assert "somebody else" in facts["tether-x"]["reason"]
+    assert not facts["tether-y"]["failed"]
+    assert {step.words().split()[-1] for step in plan.steps} == {
+        "/Library/LaunchDaemons/tether-y.plist",
+        "/var/log/tether/tether-y.log",
+        "tether-y",
+    }
+    assert launchd.settled(plan).startswith("tether-x: ")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_accounts_own_things_are_not_removed(which):
+    one = entry(session="login", user="me")
+    found = state(one, LOGIN, recorded=True, **theirs(one)[which])
+    absent = entry(state="absent")
+    plan = launchd.plan({"daemons": [absent]}, observed(gone=[found]))
+    wanted = ["remove record " + RECORD]
+    if which:
+        wanted.insert(0, "remove plist /Users/me/Library/LaunchAgents/tether-x.plist")
+    assert [step.words() for step in plan.steps] == wanted
+
+
 FOREIGN = plistlib.dumps({"Label": "tether-x"})
 
 

@@ -9,6 +9,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     launchd_watch,
     processes,
 )
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 NEVER = {"last exit code": "(never exited)"}
 LOADED = {"state": "not running", "runs": "0", **NEVER}
@@ -101,7 +102,7 @@ def listener(**keys):
 @pytest.mark.parametrize(
     ("found", "wrong"),
     [
-        ([], ""),
+        ([], "it cannot be told who answers in its place: port 1: found nobody"),
         ([listener(unit="tether-x")], ""),
         ([listener(lineage=[9, 8, 7])], ""),  # a worker of the process
         ([listener(lineage=[9, 8])], "another process answers in its place: process 9 (x)"),
@@ -115,6 +116,21 @@ def test_who_answers(monkeypatch, found, wrong):
     one.pid = 7
     assert wrong in one.stranger()
     assert bool(wrong) == bool(one.stranger())
+
+
+def test_what_cannot_be_told_is_no_health_of_a_port(monkeypatch):
+    def refuse(_where):
+        raise Refusal("who listens", "no lsof", "one", "Mend it")
+
+    monkeypatch.setattr(processes, "listeners", refuse)
+    monkeypatch.setattr(processes, "unix_listeners", refuse)
+    one = launchd_watch.Watch(entry(health={"port": 1}), "system/tether-x", fresh=False)
+    said = "it cannot be told who answers in its place: who listens: found no lsof"
+    assert one.stranger().startswith(said)
+    assert one.taken() == ""
+    # Its directory lets nobody else put a socket there.
+    one = launchd_watch.Watch(entry(health={"unix": "/x"}), "system/tether-x", fresh=False)
+    assert (one.stranger(), one.taken()) == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,11 @@ def test_whose_it_is(folder):
     assert log_file.needs("x", os.getuid()) == ""
     assert log_file.needs("x", os.getuid() + 1) == "update"
     assert log_file.needs("x", None) == "update"
-    assert (folder / "x.log").stat().st_mode & 0o777 == 0o640
+    assert (folder / "x.log").stat().st_mode & 0o777 == 0o600
+    os.chmod(folder / "x.log", 0o640)  # its group is staff on macOS: everybody
+    assert log_file.needs("x", os.getuid()) == "update"
+    make()
+    assert log_file.needs("x", os.getuid()) == ""
     os.rename(folder / "x.log", folder / "y.log")
     os.symlink("y.log", folder / "x.log")
     assert log_file.needs("x", os.getuid()) == "update"

@@ -191,6 +191,15 @@ def test_what_matters_and_cannot_be_is_refused(keys, message):
         check(entry(**keys))
 
 
+def test_directories_of_other_daemons_are_not_nested_either():
+    outer = entry(name="tether-outer", runtime_directories=[DIRECTORY])
+    inner = entry(runtime_directories=[dict(DIRECTORY, path=DIRECTORY["path"] + "/in")])
+    assert plist.problems(inner) == []
+    assert "is in another one" in plist.problems(inner, [outer, inner])[0]
+    assert plist.problems(outer, [outer, inner]) == []
+    assert plist.problems(inner, [dict(outer, state="absent"), inner]) == []
+
+
 def test_what_is_absent_needs_to_make_no_sense():
     check(entry(state="absent", limits={"memory": "8G"}))
     check(entry(capabilities=["CAP_NET_BIND_SERVICE"]))  # root has it anyway
@@ -220,7 +229,16 @@ def test_runtime_directories_are_found_again():
     found = made(runtime_directories=[DIRECTORY])
     assert plist.runtime_directories(found) == [DIRECTORY["path"]]
     assert plist.runtime_directories(made(argv=["/bin/x", "/var/lib/tether/run/x", "--"])) == []
-    for spoilt in ("/etc", "/var/lib/tether/run/../../x"):
+    root = "/var/lib/tether/run/"
+    for spoilt in (
+        "/etc",
+        root + "../../x",
+        root,
+        root[:-1],
+        root + "a/.",
+        root + "a/..",
+        root * 2,
+    ):
         found["ProgramArguments"][4] = spoilt
         assert plist.runtime_directories(found) == []
     assert plist.runtime_directories({"ProgramArguments": "x"}) == []
@@ -266,6 +284,17 @@ def test_whose_a_plist_is(data, ours):
 def test_no_file_is_too_odd(data):
     assert plist.parse(data) is None or isinstance(plist.parse(data), dict)
     assert isinstance(plist.shown(data), str)
+
+
+def test_a_plist_that_holds_itself_is_shown():
+    # {"A": the dictionary itself}
+    objects = b"\xd1\x01\x00" + b"\x51A"
+    offsets, trailer = bytes([8, 11]), bytes(6) + b"\x01\x01"
+    numbers = b"".join(number.to_bytes(8, "big") for number in (2, 0, 13))
+    data = b"bplist00" + objects + offsets + trailer + numbers
+    assert plist.parse(data)["A"] is not None
+    assert isinstance(plist.shown(data), str)
+    assert not plist.names_us(data)
 
 
 def test_a_digest_stands_for_everything_that_is_read_at_a_start(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import time
 
 import pytest
 
@@ -48,12 +49,40 @@ def test_reading_an_accounts_folder_follows_no_link(agents, tmp_path):
     os.mkfifo(path)
     assert agents.read("tether-x") is None
     os.unlink(path)
+    os.mkdir(path)
+    assert agents.read("tether-x") is None
+    os.rmdir(path)
     secret.rename(path)
     assert agents.read("tether-x") == b"for root alone"
     os.chmod(path, 0o644)
     assert agents.is_trusted("tether-x")
     os.chmod(path, 0o666)
     assert not agents.is_trusted("tether-x")
+
+
+def test_an_accounts_file_has_an_end(agents):
+    with open(agents.path("tether-x"), "wb") as stream:
+        stream.write(b"x" * 128 * 1024)
+    assert len(agents.read("tether-x")) == 128 * 1024
+    with open(agents.path("tether-x"), "ab") as stream:
+        stream.write(b"x")
+    assert agents.read("tether-x") == b""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_the_accounts_command_gets_nothing_of_roots_and_has_an_end(agents, tmp_path, monkeypatch):
+    monkeypatch.setenv("TETHER_SECRET", "x")
+    agents._as_account('/usr/bin/env > "$1/seen"', "tether-x")
+    seen = (tmp_path / "Library/LaunchAgents/seen").read_text().splitlines()
+    assert "PATH=/usr/bin:/bin" in seen
+    assert {line.partition("=")[0] for line in seen} <= {"PATH", "PWD", "SHLVL", "_", "OLDPWD"}
+    monkeypatch.setattr(plist_place, "_PATIENCE", 0.2)
+    began = time.monotonic()
+    with pytest.raises(Refusal, match="the account me cannot write it: no answer within"):
+        agents._as_account("exec sleep 60", "tether-x")
+    assert time.monotonic() - began < 30
+    with pytest.raises(Refusal, match="cannot write it: no room"):
+        agents._as_account("echo no room >&2; exit 1", "tether-x")
 
 
 def test_what_is_another_accounts_is_none_of_that_session(agents):

@@ -28,7 +28,7 @@ def test_made_and_mended_and_removed(tmp_path):
     path = tmp_path / "run" / "engines" / "a.b"
     wanted = [item(path)]
     assert runtime_directories.wrong(wanted) == [str(path)]
-    assert runtime_directories.make(wanted) == ""
+    assert runtime_directories.make(wanted, str(tmp_path / "run")) == ""
     assert runtime_directories.wrong(wanted) == []
     assert path.stat().st_mode & 0o7777 == 0o2710
     # Others go through, whatever the umask.
@@ -36,7 +36,7 @@ def test_made_and_mended_and_removed(tmp_path):
     (path / "engine.sock").write_text("")
     path.chmod(0o700)
     assert runtime_directories.wrong(wanted) == [str(path)]
-    assert runtime_directories.make(wanted) == ""
+    assert runtime_directories.make(wanted, str(tmp_path / "run")) == ""
     assert (path / "engine.sock").exists()  # its own process empties it
     runtime_directories.remove([str(path), str(tmp_path / "none")])
     assert not path.exists()
@@ -47,11 +47,44 @@ def test_no_link_is_followed(tmp_path):
     other.mkdir(0o700)
     (other / "keep").write_text("")
     link.symlink_to(other)
-    assert runtime_directories.make([item(link)]) == "%s is no directory; move it away" % link
+    assert (
+        runtime_directories.make([item(link)], str(tmp_path))
+        == "%s is no directory; move it away" % link
+    )
     assert runtime_directories.wrong([item(link)]) == [str(link)]
     runtime_directories.remove([str(link)])
     assert (other / "keep").exists()
     assert other.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_above_must_be_roots(tmp_path):
+    """Who may write there can put a link in the place of a directory."""
+    top = tmp_path / "run"
+    inner = top / "a" / "in"
+    wanted = [item(top / "a", "0770")]
+    assert runtime_directories.make(wanted, str(top)) == ""
+    said = runtime_directories.make([item(inner)], str(top))
+    assert said.startswith("%s is a directory that others may write (mode 0770)" % (top / "a"))
+    assert not inner.exists()
+    inner.mkdir()
+    runtime_directories.remove([str(inner)])
+    assert inner.exists()
+    (top / "a").chmod(0o700)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (top / "b").symlink_to(elsewhere)
+    said = runtime_directories.make([item(top / "b" / "in")], str(top))
+    assert said.startswith("%s is no directory" % (top / "b"))
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_what_is_above_must_be_no_accounts(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    said = runtime_directories.make([item(folder / "in")], str(folder))
+    assert "is a directory of the account with the number 65534" in said
 
 
 def test_an_account_that_is_still_to_be_made(tmp_path):
