@@ -94,18 +94,34 @@ GIVEN: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def registered() -> Iterator[None]:
-    """A host must have a record to be drained, and check mode makes none: so one is there."""
+    """A host must have a record to be drained, and check mode makes none: so one is there.
+
+    A fleet that earlier tests left on the bed may have one of that name. It waits meanwhile.
+    """
     place = "tether-fleet"
-    given = kubectl("get", "namespace", place, "--ignore-not-found")
-    if not given:
-        kubectl("create", "namespace", place)
     record = {"schema": 1, "host": "gpu1", "address": ADDRESS, "port": 9443, "certificates": []}
-    live = registration.record_object(record, "demo", place)
-    kubectl("create", "-f", "-", stdin=json.dumps(live))
+    ours = registration.record_object(record, "demo", place)
+    name = ("configmap", ours["metadata"]["name"], "--namespace", place, "--ignore-not-found")
+    namespace = kubectl("get", "namespace", place, "--ignore-not-found")
+    if not namespace:
+        kubectl("create", "namespace", place)
+    former = kubectl("get", *name, "-o", "json")
+    if former:
+        kubectl("delete", *name)
+    kubectl("create", "-f", "-", stdin=json.dumps(ours))
     yield
-    kubectl("delete", "configmap", live["metadata"]["name"], "--namespace", place)
-    if not given:
+    kubectl("delete", *name)
+    if former:
+        kubectl("create", "-f", "-", stdin=json.dumps(_without_identity(json.loads(former))))
+    if not namespace:
         kubectl("delete", "namespace", place)
+
+
+def _without_identity(item: dict[str, Any]) -> dict[str, Any]:
+    """An object as it may be made again."""
+    drop = ("uid", "resourceVersion", "creationTimestamp", "managedFields")
+    kept = {key: value for key, value in item["metadata"].items() if key not in drop}
+    return {**item, "metadata": kept}
 
 
 @pytest.fixture(scope="module")
