@@ -132,16 +132,9 @@ def verify(plan: Plan) -> Dict[str, Any]:
         if one.unit in begun:
             record = _record(one.pid, plan.data["digests"][one.unit], since)
             records.write(launchd_state.RECORD_DIR, one.unit, record)
-    failed = outcome.failed(facts)
-    if failed:
-        raise Refusal(
-            "%d of %d daemons" % (len(failed), len(facts)),
-            outcome.in_words(failed),
-            "running, healthy processes",
-            "Mend what the lines name, then run again; for more: the end of %s on the host"
-            % log_file.path(min(failed)),
-            {"daemons": facts},
-        )
+    outcome.must_be_well(
+        facts, lambda failed: "the end of %s on the host" % log_file.path(min(failed))
+    )
     return {"daemons": facts}
 
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
+
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 Facts = Dict[str, Dict[str, Any]]
 
@@ -17,13 +19,21 @@ def fail(fact: Dict[str, Any], reason: str, lines: List[str]) -> None:
     fact.update(failed=True, healthy=False, reason=reason, last_lines=lines)
 
 
-def failed(facts: Facts) -> Facts:
-    return {name: fact for name, fact in facts.items() if fact["failed"]}
+def must_be_well(facts: Facts, more: Callable[[Facts], str]) -> None:
+    """Refuse when any daemon failed.
 
-
-def in_words(facts: Facts) -> str:
-    """What is wrong with each of these, as one text."""
-    return "; ".join(_words(name, fact) for name, fact in sorted(facts.items()))
+    :param more: where a person finds more of those that failed
+    :raises Refusal: with the facts of all daemons
+    """
+    failed = {name: fact for name, fact in facts.items() if fact["failed"]}
+    if failed:
+        raise Refusal(
+            "%d of %d daemons" % (len(failed), len(facts)),
+            "; ".join(_words(name, fact) for name, fact in sorted(failed.items())),
+            "running, healthy processes",
+            "Mend what the lines name, then run again; for more: %s" % more(failed),
+            {"daemons": facts},
+        )
 
 
 def _words(name: str, fact: Dict[str, Any]) -> str:

@@ -332,16 +332,9 @@ def verify(plan: Plan) -> Dict[str, Any]:
         if name in begun:
             start, loaded = plan.data["digests"][name]
             records.write(RECORD_DIR, one.unit, _record(one.invocation, start, loaded))
-    failed = outcome.failed(facts)
-    if failed:
-        raise Refusal(
-            "%d of %d daemons" % (len(failed), len(facts)),
-            outcome.in_words(failed),
-            "running, healthy processes",
-            "Mend what the lines name, then run again; for more: journalctl -u %s"
-            % next(iter(failed.values()))["unit"],
-            {"daemons": facts},
-        )
+    outcome.must_be_well(
+        facts, lambda failed: "journalctl -u %s" % next(iter(failed.values()))["unit"]
+    )
     return {"daemons": facts}
 
 

@@ -8,10 +8,8 @@ It blocks nothing here; `blocks` says what a Mac would do, for tests to ask.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from . import store
 
@@ -19,18 +17,18 @@ _DOCUMENT = "app-firewall"
 OFF, ON, BLOCK_ALL = 0, 1, 2
 
 
-def read() -> dict[str, Any]:
+def _empty() -> store.Content:
+    return {"state": OFF, "stealth": False, "apps": {}}
+
+
+def read() -> store.Content:
     """`state`: 0 off, 1 on, 2 blocks all; `stealth`; `apps`: by path, with `allow` and `digest`."""
-    return {"state": OFF, "stealth": False, "apps": {}, **store.read(store.kept(_DOCUMENT))}
+    return {**_empty(), **store.read(store.kept(_DOCUMENT))}
 
 
-@contextmanager
-def changed() -> Iterator[dict[str, Any]]:
+def changed() -> AbstractContextManager[store.Content]:
     """Change it."""
-    with store.changed(store.kept(_DOCUMENT)) as content:
-        for key, value in read().items():
-            content.setdefault(key, value)
-        yield content
+    return store.changed(store.kept(_DOCUMENT), _empty)
 
 
 def digest(path: str) -> str:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from . import places, store
@@ -32,18 +31,18 @@ MAIN = ('scrub-anchor "com.apple/*" all fragment reassemble', 'anchor "com.apple
 """The main ruleset of that file, as `pfctl -s rules` shows it (measured on macOS 26)."""
 
 
-def read() -> dict[str, Any]:
+def _empty() -> store.Content:
+    return {"anchors": {}, "tokens": {}, "since": 0}
+
+
+def read() -> store.Content:
     """The whole state: `anchors`, `tokens`, and `since`, the time it was enabled or 0."""
-    return {"anchors": {}, "tokens": {}, "since": 0, **store.read(store.until_reboot(_DOCUMENT))}
+    return {**_empty(), **store.read(store.until_reboot(_DOCUMENT))}
 
 
-@contextmanager
-def changed() -> Iterator[dict[str, Any]]:
+def changed() -> AbstractContextManager[store.Content]:
     """Change the state."""
-    with store.changed(store.until_reboot(_DOCUMENT)) as content:
-        for key, value in read().items():
-            content.setdefault(key, value)
-        yield content
+    return store.changed(store.until_reboot(_DOCUMENT), _empty)
 
 
 def new_token(state: dict[str, Any], pid: int) -> int:

@@ -7,12 +7,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from . import places
+
+Content = dict[str, Any]
 
 BOOT = "boot"
 """Document with the time of the last boot."""
@@ -28,7 +30,7 @@ def until_reboot(name: str) -> Path:
     return places.until_reboot() / f"{name}.json"
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path) -> Content:
     """What the document holds; nothing when there is none."""
     try:
         content = json.loads(path.read_text())
@@ -40,12 +42,15 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def changed(path: Path) -> Iterator[dict[str, Any]]:
-    """Change the document in place; an exception leaves it as it was."""
+def changed(path: Path, empty: Callable[[], Content] = dict) -> Iterator[Content]:
+    """Change the document in place; an exception leaves it as it was.
+
+    :param empty: makes what is in it where nothing else was written
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        content = read(path)
+        content = {**empty(), **read(path)}
         yield content
         temporary = path.with_name(f".{path.name}.new")
         temporary.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
