@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import pathlib
+import socket
 import sys
 import threading
 import time
@@ -134,7 +135,17 @@ class Load:
         self._threads: List[threading.Thread] = []
         self._end = threading.Event()
         self._pace = threading.Thread(target=self._run)
+        # The proxy of a node learns of a new Service some time after its pods are ready, and what
+        # is sent before that is lost whoever answers later.
+        eventually(self._reachable)
         self._pace.start()
+
+    def _reachable(self) -> bool:
+        try:
+            socket.create_connection((self.address, 80), timeout=1).close()
+        except OSError:
+            return False
+        return True
 
     def _run(self) -> None:
         while not self._end.wait(0.02):
