@@ -18,7 +18,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHON NAME
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-down test lint unit sanity packaging integration molecule bench drills pages docs build pins clean clean-cache
+.PHONY: help venv demo demo-down test test-all lint unit sanity packaging integration molecule bench drills pages docs build pins clean clean-cache
 
 help: ## This list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,9 @@ demo-down: ## The demo away again; .venv (make clean) and builds (make clean-cac
 
 test: venv ## Everything that checks the project; NAME=default runs one molecule scenario alone
 	@$(RUN) $(if $(NAME),molecule)
+
+test-all: venv ## What test runs, and the unit tests under the oldest versions claimed
+	@$(RUN) all
 
 lint: venv ## Style, types, documentation: ruff, mypy, yamllint, ansible-lint, antsibull-docs
 	@$(RUN) ruff format yamllint changelog docs ansible-lint mypy

@@ -20,8 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 import lanes
-from background import NAME as BED_NAME
-from background import Bed
+from beds import FIRST, SECOND, Beds
 from binaries import settings
 from parts import Part, choose
 from paths import BIN, BUILD, ROOT
@@ -73,11 +72,11 @@ def failures(suite: ET.Element) -> list[str]:
     return lines
 
 
-def run(parts: list[Part], bed: Bed) -> Iterator[Result]:
+def run(parts: list[Part], beds: Beds) -> Iterator[Result]:
     """Run parts that may run together; yields the result of each."""
     ready, refusals = [], {}
     for part in parts:
-        refusal = bed.join() if part.bed else ""
+        refusal = beds.join() if part.bed else ""
         if part.needs and not any(ROOT.glob(part.needs)):
             yield Result(part.name, note=f"nothing to check: no {part.needs}")
         elif refusal and part.bed == "must":
@@ -86,7 +85,7 @@ def run(parts: list[Part], bed: Bed) -> Iterator[Result]:
             ready.append(part)
             refusals[part.name] = refusal
             report_of(part).unlink(missing_ok=True)
-    for ended in lanes.run(ready, lambda part: environment(part, bed), BUILD):
+    for ended in lanes.run(ready, lambda part: environment(part, beds), BUILD):
         result = count(report_of(ended.part), ended.status)
         result.name, result.seconds = ended.part.name, ended.seconds
         failure = f"exit status {ended.status}" if ended.status else ""
@@ -94,15 +93,16 @@ def run(parts: list[Part], bed: Bed) -> Iterator[Result]:
         yield result
 
 
-def environment(part: Part, bed: Bed) -> dict[str, str]:
+def environment(part: Part, beds: Beds) -> dict[str, str]:
     """What a part's program finds in its environment; the user's own settings come first."""
+    bed = part.claims if part.claims in (FIRST, SECOND) else FIRST
     return {
         **settings(fetch=False),
-        **bed.settings(),
+        **beds.settings(bed),
         **os.environ,
         "PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} --junitxml={report_of(part)}",
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-        "TETHER_BED": BED_NAME,
+        "TETHER_BED": bed,
         # The bed is this run's: a scenario neither waits for a new one nor takes it away.
         "TETHER_KEEP_BED": "1",
         # Colours are for people; ansible and its kin decide by the terminal unless told.
@@ -124,25 +124,25 @@ def table(results: list[Result]) -> str:
 def main(words: list[str]) -> int:
     parts = choose(words)
     BUILD.mkdir(parents=True, exist_ok=True)
-    bed = Bed()
+    beds = Beds(second=any(part.claims == SECOND for part in parts))
     # An end by a signal takes the same way as Ctrl-C: the bed goes away.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.monotonic()
     results: list[Result] = []
     try:
         if any(part.bed for part in parts):
-            bed.start()
+            beds.start()
         # Parts that stand next to one another and bear company run together, others alone.
         for together, group in groupby(parts, key=lambda part: part.company):
             for some in [list(group)] if together else [[part] for part in group]:
-                results.extend(run(some, bed))
+                results.extend(run(some, beds))
     except KeyboardInterrupt:
         results.append(Result("(interrupted)", failed=1))
     finally:
-        if trouble := bed.stop():
-            results.append(Result("bed down", failed=1, note=trouble))
-    if bed.seconds:
-        results.append(Result("(bed up)", seconds=bed.seconds, note="beside the other parts"))
+        if trouble := beds.stop():
+            results.append(Result("beds down", failed=1, note=trouble))
+    if beds.seconds:
+        results.append(Result("(beds up)", seconds=beds.seconds, note="beside the other parts"))
     print("\n" + table(results))
     print(f"{'all':24}{'':25}{time.monotonic() - started:9.1f}\n")
     # Here as well as above: where only the end of a long output is kept, it says what to mend.

@@ -54,13 +54,15 @@ def run(
 ) -> Iterator[Ended]:
     """Run parts, at most ``lanes`` at a time; yields each as it ends, its output already shown.
 
-    A part that is alone shows its output as it comes, of several each is shown whole at its end.
+    The next part is the first one whose claim no running one has. A part that is alone shows its
+    output as it comes, of several each is shown whole at its end.
     """
     waiting, running = list(parts), list[_Running]()
     try:
         while waiting or running:
-            while waiting and len(running) < lanes:
-                started = _start(waiting.pop(0), environment, None if len(parts) == 1 else logs)
+            while len(running) < lanes and (part := _next(waiting, running)):
+                waiting.remove(part)
+                started = _start(part, environment, None if len(parts) == 1 else logs)
                 if isinstance(started, Ended):
                     yield started
                 else:
@@ -74,6 +76,11 @@ def run(
     finally:
         for each in running:
             each.end()
+
+
+def _next(waiting: list[Part], running: list[_Running]) -> Part | None:
+    claimed = {each.part.claims for each in running if each.part.claims}
+    return next((part for part in waiting if part.claims not in claimed), None)
 
 
 def _start(

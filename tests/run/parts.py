@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from typing import Any
 
+import beds
 from paths import PYTHON, ROOT
 
 
@@ -18,6 +20,7 @@ class Part:
     :ivar needs: a glob; while nothing matches it there is nothing to check, and the row says so
     :ivar bed: ``must``: fails without the test bed; ``may``: some of its tests need it, and are
         skipped without it
+    :ivar claims: the bed that it uses as it likes: no other part with the same claim runs meanwhile
     :ivar company: it may run beside others: it reads the repository and changes nothing there
     :ivar limit: seconds after which the part has failed (nothing may hang a run)
     """
@@ -27,6 +30,7 @@ class Part:
     argv: tuple[str, ...]
     needs: str = ""
     bed: str = ""
+    claims: str = ""
     company: bool = False
     limit: int = 600
 
@@ -38,14 +42,12 @@ _APART = {
 }
 
 
-def _pytest(
-    name: str, what: str, path: str, bed: str = "", company: bool = False, limit: int = 600
-) -> Part:
+def _pytest(name: str, what: str, path: str, **more: Any) -> Part:
     argv: tuple[str, ...] = (PYTHON, "-m", "pytest", "-q", path)
     # The slow half is a part of its own, so that the two can run side by side.
     argv += tuple(f"--ignore={each}" for each in _APART.get(path, ()))
     needs = path if path.endswith(".py") else f"{path}/**/test_*.py"
-    return Part(name, what, argv, needs=needs, bed=bed, company=company, limit=limit)
+    return Part(name, what, argv, needs=needs, **more)
 
 
 BEFORE = (
@@ -62,24 +64,36 @@ BEFORE = (
     _pytest("action", "action plugins, run by ansible-playbook", "tests/unit/plugins/action",
             company=True, limit=1200),
     _pytest("unit", "pure functions, specifications, documents", "tests/unit", company=True),
-    Part("oldest", "unit and action tests with the oldest versions claimed",
-         (PYTHON, "tests/run/oldest.py"), company=True, limit=1800),
     Part("ansible-lint", "roles and playbooks, production profile", ("ansible-lint", "--strict"),
          company=True),
     Part("docs", "documentation of plugins and roles", (PYTHON, "tests/docs", "lint"),
          company=True),
     Part("mypy", "types", (PYTHON, "tests/run/typecheck.py"), company=True),
 )  # fmt: skip
-AFTER = (
-    # The first two wait more than they work. The others make beds of their own, one by one:
-    # a bed's tests look for what it leaves on the machine, where another's would be in the way.
-    _pytest("integration", "against real parts", "tests/integration",
-            bed="may", company=True, limit=2400),
-    _pytest("testbed", "the test bed's own tests", "tests/testbed/tests",
-            bed="must", company=True, limit=1200),
-    _pytest("installed", "the archive alone provisions a fleet: oldest and newest versions",
-            "tests/package/test_installed.py", limit=1800),
+OLDEST = Part(
+    "oldest",
+    "unit and action tests with the oldest versions claimed",
+    (PYTHON, "tests/run/oldest.py"),
+    company=True,
+    limit=1800,
+)
+# It has a bed of its own, and waits more than it works: so it runs beside the scenarios.
+INTEGRATION = _pytest(
+    "integration", "against real parts", "tests/integration",
+    bed="may", claims=beds.SECOND, company=True, limit=2400,
 )  # fmt: skip
+# Those that make and remove beds go one by one: the bed's own tests look for what one leaves on the
+# machine, where another's would be in the way.
+_MAKES_BEDS = "machine"
+OWN_BEDS = (
+    _pytest("testbed", "the test bed's own tests", "tests/testbed/tests",
+            bed="must", claims=_MAKES_BEDS, company=True, limit=1800),
+    _pytest("installed", "the archive alone provisions a fleet: oldest and newest versions",
+            "tests/package/test_installed.py",
+            bed="must", claims=_MAKES_BEDS, company=True, limit=1800),
+)  # fmt: skip
+# These scenarios leave no bed as others need it.
+_SCENARIOS_WITH_OWN_BED = ("bad_days",)
 
 
 def _scenarios() -> list[str]:
@@ -97,6 +111,8 @@ def molecule(name: str = "") -> list[Part]:
             "the whole path on the test bed",
             ("molecule", "test", "--scenario-name", scenario),
             bed="must",
+            claims=_MAKES_BEDS if scenario in _SCENARIOS_WITH_OWN_BED else beds.FIRST,
+            company=True,
             limit=2400,
         )
         for scenario in ([name] if name else names)
@@ -116,6 +132,7 @@ def programs(folder: str, name: str = "") -> list[Part]:
             (PYTHON, str(path.relative_to(ROOT))),
             # A benchmark brings its own bed up, and needs the machine for itself.
             bed="" if folder == "bench" else "must",
+            claims="" if folder == "bench" else beds.FIRST,
             # The longest, killed, takes some 40 minutes on a quiet machine with two cores.
             limit=7200,
         )
@@ -140,11 +157,18 @@ def short_drills() -> list[Part]:
     return sorted(parts, key=lambda part: part.name == "killed")
 
 
+def _together() -> list[Part]:
+    """What needs a bed and bears company, in an order in which two lanes end at about one time."""
+    return [*molecule(), INTEGRATION, *OWN_BEDS]
+
+
 def choose(words: list[str]) -> list[Part]:
-    """The parts that ``words`` name; all that check the project when there are none."""
+    """The parts that ``words`` name; those of ``make test`` when there are none."""
     name = os.environ.get("NAME", "")
     if not words:
-        return [*BEFORE, *molecule(), *short_drills(), *AFTER]
+        return [*BEFORE, *_together(), *short_drills()]
+    if words == ["all"]:
+        return [*BEFORE, OLDEST, *_together(), *short_drills()]
     chosen: list[Part] = []
     for word in words:
         if word == "molecule":
@@ -152,10 +176,10 @@ def choose(words: list[str]) -> list[Part]:
         elif word in ("bench", "drills"):
             chosen += programs(word, name)
         else:
-            known = [*BEFORE, *short_drills(), *AFTER]
+            known = [*BEFORE, OLDEST, *short_drills(), INTEGRATION, *OWN_BEDS]
             match = [part for part in known if part.name == word]
             if not match:
-                names = [part.name for part in known] + ["molecule", "bench", "drills"]
+                names = [part.name for part in known] + ["molecule", "bench", "drills", "all"]
                 raise SystemExit(f"no part {word}; there are: {', '.join(names)}")
             chosen += match
     return chosen

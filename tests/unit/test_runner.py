@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -148,7 +149,7 @@ def test_time_limit_ends_children_too(
 def test_a_part_that_needs_the_bed_fails_without_it(
     runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runner.Bed, "start", lambda self: setattr(self, "refusal", "no root"))
+    monkeypatch.setattr(runner.Beds, "start", lambda self: setattr(self, "refusal", "no root"))
     parts = [part(runner, "needs", "", bed="must"), part(runner, "likes", "", bed="may")]
     assert say(runner, monkeypatch, parts) == 1
     out = capsys.readouterr().out
@@ -166,7 +167,7 @@ def test_every_part_is_in_the_documentation(runner: ModuleType) -> None:
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
     told = {name.strip() for row in rows[1:] for name in row.split(",")}
     # Each scenario is a part; the page tells of all of them in one row.
-    assert told == {part.name.partition(" ")[0] for part in runner.choose([])}
+    assert told == {part.name.partition(" ")[0] for part in runner.choose(["all"])}
 
 
 def test_company(
@@ -188,6 +189,21 @@ def test_company(
     assert "one begins\none ends\n" in out
     assert "two begins\ntwo ends\n" in out
     assert out.splitlines()[-1] == "2 passed, 0 failed"
+
+
+def test_a_claim_is_one_parts_alone(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A part with a claim waits for the one that has it; one without passes it by."""
+    # The second finds what the first left, the third lets the first end.
+    first = "import pathlib, time\nwhile not pathlib.Path('third').exists(): time.sleep(0.01)\n"
+    parts = [
+        part(runner, "first", first + "pathlib.Path('first').touch()", claims="bed"),
+        part(runner, "second", "open('first')", claims="bed"),
+        part(runner, "third", "open('third', 'w')"),
+    ]
+    parts = [replace(each, company=True, limit=60) for each in parts]
+    assert say(runner, monkeypatch, parts) == 0
 
 
 def test_interrupt_ends_what_runs(

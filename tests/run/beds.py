@@ -1,11 +1,12 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The test bed: brought up beside the checks that do not need it, joined by the first that does."""
+"""The test beds: brought up beside the checks that need none, joined by the first that does."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -14,20 +15,26 @@ from typing import IO
 
 from paths import BUILD, PYTHON, ROOT
 
-# The bed that tests use; `make demo` has its own, so both can stand side by side.
-NAME = os.environ.get("TETHER_BED", "test")
-COMMAND = (PYTHON, "tests/testbed", "--bed", NAME)
-LOCK = Path(f"/run/lock/tether-bed-{NAME}.tests")
+# The bed of the scenarios and drills; `make demo` has its own, so both can stand side by side.
+FIRST = os.environ.get("TETHER_BED", "test")
+# For tests of single parts: a cluster, and the one host that is not managed.
+SECOND = f"{FIRST}2"
+_COMMAND = (PYTHON, "tests/testbed", "--bed")
+LOCK = Path(f"/run/lock/tether-bed-{FIRST}.tests")
 
 
-class Bed:
-    """One bed for one run: fresh at its start, gone at its end.
+class Beds:
+    """The beds of one run: fresh at its start, gone at its end.
 
-    With ``KEEP_BED=1`` it is taken as it is found and left up: for those who work on one scenario.
+    With ``KEEP_BED=1`` they are taken as they are found and left up: for those who work on one
+    scenario.
+
+    :param second: whether the second one is needed too
     """
 
-    def __init__(self) -> None:
-        self.log = BUILD / "bed.log"
+    def __init__(self, second: bool) -> None:
+        self._up = {FIRST: "up", **({SECOND: "up --hosts neighbour"} if second else {})}
+        self.log = BUILD / "beds.log"
         self.keep = os.environ.get("KEEP_BED", "") not in ("", "0")
         self.refusal = ""
         self.seconds = 0.0
@@ -36,15 +43,17 @@ class Bed:
         self._lock: IO[str] | None = None
 
     def start(self) -> None:
-        """Begin to bring it up; returns at once. What stands in the way is said by ``join``."""
+        """Begin to bring them up; returns at once. What stands in the way is said by ``join``."""
         self._since = time.monotonic()
         self.refusal = self._refusal()
         if self.refusal:
             return
-        verbs = ("up",) if self.keep else ("down", "up")
-        steps = " && ".join(f'"$@" {verb}' for verb in verbs)
+        steps = []
+        for name, up in self._up.items():
+            steps += [[name, "down"]] * (not self.keep) + [[name, *up.split()]]
+        script = " && ".join(f'"$@" {shlex.join(step)}' for step in steps)
         self._process = subprocess.Popen(
-            ["sh", "-c", steps, "sh", *COMMAND],
+            ["sh", "-c", script, "sh", *_COMMAND],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=self.log.open("wb"),
@@ -53,24 +62,24 @@ class Bed:
         )
 
     def join(self) -> str:
-        """Wait until it is up; returns why it is not to be had, or nothing."""
+        """Wait until they are up; returns why they are not to be had, or nothing."""
         if self._process is None:
             return self.refusal
         shown = time.monotonic()
         while self._process.poll() is None:
             if time.monotonic() - shown > 30:
                 shown = time.monotonic()
-                print(f"   waiting for the test bed: {self._last_line()}", flush=True)
+                print(f"   waiting for the test beds: {self._last_line()}", flush=True)
             time.sleep(0.2)
         self.seconds = self.seconds or time.monotonic() - self._since
         if self._process.returncode:
             print(self.log.read_text(errors="replace")[-8000:], flush=True)
-            return "the test bed did not come up (its log is above)"
+            return "the test beds did not come up (their log is above)"
         return ""
 
-    def settings(self) -> dict[str, str]:
-        """Where tests find the bed, once it is up. Only the host that is not managed is theirs."""
-        state = Path("/var/lib/tether-bed") / NAME
+    def settings(self, name: str) -> dict[str, str]:
+        """Where tests find a bed, once it is up. Only the host that is not managed is theirs."""
+        state = Path("/var/lib/tether-bed") / name
         if self._process is None or self._process.poll() != 0:
             return {}
         return {
@@ -81,7 +90,7 @@ class Bed:
         }
 
     def stop(self) -> str:
-        """Take it down again; returns what went wrong, or nothing."""
+        """Take them down again; returns what went wrong, or nothing."""
         if self._process is None:
             return ""
         if self._process.poll() is None:
@@ -90,12 +99,15 @@ class Bed:
             self._process.wait()
         if self.keep:
             return ""
-        log = BUILD / "bed-down.log"
+        log = BUILD / "beds-down.log"
         with log.open("wb") as stream:
-            done = subprocess.run(
-                [*COMMAND, "down"], cwd=ROOT, stdout=stream, stderr=stream, check=False
-            )
-        return f"see {log}" if done.returncode else ""
+            failed = [
+                subprocess.run(
+                    [*_COMMAND, name, "down"], cwd=ROOT, stdout=stream, stderr=stream, check=False
+                ).returncode
+                for name in self._up
+            ]
+        return f"see {log}" if any(failed) else ""
 
     def _refusal(self) -> str:
         done = subprocess.run(
@@ -111,7 +123,7 @@ class Bed:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return f"another run of the tests uses the bed {NAME} (it holds {LOCK})"
+            return f"another run of the tests uses the bed {FIRST} (it holds {LOCK})"
         return ""
 
     def _last_line(self) -> str:
