@@ -93,9 +93,14 @@ def run(parts: list[Part], beds: Beds) -> Iterator[Result]:
         yield result
 
 
+def bed_of(part: Part) -> str:
+    """The bed that a part uses, or waits for: those who make their own find everything built."""
+    return SECOND if part.claims == SECOND else FIRST
+
+
 def environment(part: Part, beds: Beds) -> dict[str, str]:
     """What a part's program finds in its environment; the user's own settings come first."""
-    bed = part.claims if part.claims in (FIRST, SECOND) else FIRST
+    bed = bed_of(part)
     return {
         **settings(fetch=False),
         **beds.settings(bed),
@@ -124,7 +129,7 @@ def table(results: list[Result]) -> str:
 def main(words: list[str]) -> int:
     parts = choose(words)
     BUILD.mkdir(parents=True, exist_ok=True)
-    beds = Beds(second=any(part.claims == SECOND for part in parts))
+    beds = Beds({bed_of(part) for part in parts if part.bed})
     # An end by a signal takes the same way as Ctrl-C: the bed goes away.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     started = time.monotonic()

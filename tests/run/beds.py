@@ -19,6 +19,7 @@ from paths import BUILD, PYTHON, ROOT
 FIRST = os.environ.get("TETHER_BED", "test")
 # For tests of single parts: a cluster, and the one host that is not managed.
 SECOND = f"{FIRST}2"
+_UP = {FIRST: "up", SECOND: "up --hosts neighbour"}
 _COMMAND = (PYTHON, "tests/testbed", "--bed")
 LOCK = Path(f"/run/lock/tether-bed-{FIRST}.tests")
 
@@ -29,11 +30,11 @@ class Beds:
     With ``KEEP_BED=1`` they are taken as they are found and left up: for those who work on one
     scenario.
 
-    :param second: whether the second one is needed too
+    :param names: which of them, ``FIRST`` and ``SECOND``, are needed
     """
 
-    def __init__(self, second: bool) -> None:
-        self._up = {FIRST: "up", **({SECOND: "up --hosts neighbour"} if second else {})}
+    def __init__(self, names: set[str]) -> None:
+        self._up = {name: _UP[name] for name in sorted(names)}
         self.log = BUILD / "beds.log"
         self.keep = os.environ.get("KEEP_BED", "") not in ("", "0")
         self.refusal = ""
