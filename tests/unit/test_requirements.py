@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,3 +60,13 @@ def test_the_document_has_the_oldest_kubernetes_core() -> None:
     oldest, newest = DOCUMENTED["kubernetes.core"]
     assert lower(wanted) == oldest
     assert wanted.specifier.contains(newest)
+
+
+def test_what_is_pinned_runs_on_every_python_3_11() -> None:
+    """Debian 12 has 3.11.2, while pins are chosen by whatever Python the chooser has."""
+    too_new = {
+        f"{each.name} {each.version}": each.metadata["Requires-Python"]
+        for each in importlib.metadata.distributions()
+        if "3.11.0" not in SpecifierSet(each.metadata["Requires-Python"] or "")
+    }
+    assert not too_new
