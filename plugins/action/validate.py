@@ -35,7 +35,7 @@ _OPTIONS = {
 }
 
 _KUBECONFIG = "fleet_kubeconfig"
-_HOST_KEYS = ("fleet_address", "ansible_host", *settings.PER_HOST)
+_HOST_KEYS = ("fleet_address", "ansible_host", "fleet_system", *settings.PER_HOST)
 
 
 def _has(depot_dir: Optional[str]) -> Callable[[str, str], bool]:

@@ -1,6 +1,6 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""System accounts of the fleet on a Linux host: no login, no home, no password.
+"""System accounts of the fleet on a host: no login, no home, no password.
 
 Each account has a group of its own name. Of supplementary groups only the fleet's own
 (``tether-...``) are taken away again: whoever added an account to another group had a reason.
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import grp
 import os
+import platform
 import pwd
 import re
 import subprocess
 from typing import Any, Dict, List, Optional
 
+from ansible_collections.tether.fleet.plugins.module_utils import dscl, shadow_utils
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 
 PREFIX = "tether-"
 COMMENT = "tether.fleet"
-# The first id that login.defs gives to people, on every common distribution.
-FIRST_PERSON = 1000
 NO_LOGIN = ("/usr/sbin/nologin", "/sbin/nologin", "/bin/false", "/usr/bin/false")
 
 ENTRY_SPEC: Dict[str, Any] = {
@@ -34,6 +34,8 @@ ARGUMENT_SPEC: Dict[str, Any] = {
 }
 
 _NAME = re.compile(r"tether-[a-z0-9_-]{1,25}")
+# A new system is one file beside this one, and one more row here.
+_SYSTEMS: Dict[str, Any] = {"Darwin": dscl}
 _TOOLS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 
@@ -41,7 +43,8 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read the account and group databases; changes nothing.
 
     :param desired: ``{"accounts": [entry, ...]}``, entries as in ``ENTRY_SPEC``
-    :return: ``{"accounts": {name: None | {"uid", "gid", "shell", "comment", "locked"}},
+    :return: ``{"first_person": the first id that people have here, "shell": of accounts that
+        nobody logs in to, "accounts": {name: None | {"uid", "gid", "shell", "comment", "locked"}},
         "groups": {name: gid}, "members": {name: [groups that list it]}}``
     """
     check_entries(desired["accounts"])
@@ -63,6 +66,8 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         }
     everything = grp.getgrall()
     return {
+        "first_person": _here().FIRST_PERSON,
+        "shell": _here().SHELL,
         "accounts": accounts,
         "groups": {group.gr_name: group.gr_gid for group in everything},
         "members": {
@@ -124,7 +129,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         if entry["name"] not in observed["groups"]:
             result.steps.append(Step("create", "group", entry["name"]))
     for entry in present:
-        _plan_account(entry, observed["accounts"][entry["name"]], result)
+        _plan_account(entry, observed["accounts"][entry["name"]], observed["shell"], result)
     for entry in present:
         _plan_memberships(entry, observed["members"].get(entry["name"], []), result)
     for entry in entries:
@@ -138,57 +143,57 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
 
 def apply(plan: Plan) -> Dict[str, Any]:
     """Carry the steps out with the system's own tools."""
+    tools = _here()
     for step in plan.steps:
-        if step.kind == "group" and step.action == "remove":
-            # userdel takes the group of the same name along where it may.
-            if _has_group(step.name):
-                _tool(step, ["groupdel", step.name])
-        else:
-            _tool(step, step.data.get("argv") or _argv(step))
+        # Whoever removes an account may take the group of the same name along.
+        if (step.action, step.kind) != ("remove", "group") or _has_group(step.name):
+            for argv in tools.commands(step):
+                _run(step, argv, tools.ORIGIN)
     return {}
 
 
 def _refuse_foreign(name: str, observed: Dict[str, Any]) -> None:
-    found = observed["accounts"][name]
+    found, first = observed["accounts"][name], observed["first_person"]
     gid = observed["groups"].get(name)
     wrong = ""
-    if found is not None and found["uid"] >= FIRST_PERSON:
+    if found is not None and found["uid"] >= first:
         wrong = "an account of that name with uid %d" % found["uid"]
     elif found is not None and found["uid"] == 0:
         wrong = "an account of that name with uid 0"
     elif found is not None and found["shell"] not in NO_LOGIN:
         wrong = "an account of that name with the login shell %s" % (found["shell"] or "/bin/sh")
-    elif found is None and gid is not None and gid >= FIRST_PERSON:
+    elif found is None and gid is not None and gid >= first:
         wrong = "a group of that name with gid %d" % gid
     if wrong:
         raise Refusal(
             "account %s" % name,
             wrong,
-            "none, or a system account (id below %d) without a login shell" % FIRST_PERSON,
+            "none, or a system account (id below %d) without a login shell" % first,
             "Find out whose it is; rename or remove it, or use another name",
         )
 
 
-def _plan_account(entry: Dict[str, Any], found: Optional[Dict[str, Any]], result: Plan) -> None:
+def _plan_account(
+    entry: Dict[str, Any], found: Optional[Dict[str, Any]], shell: str, result: Plan
+) -> None:
     name = entry["name"]
     if found is None:
-        argv = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent"]
-        argv += ["--shell", NO_LOGIN[0], "--gid", name, "--comment", entry["comment"], name]
-        after = "comment: %s\nshell: %s\n" % (entry["comment"], NO_LOGIN[0])
-        result.steps.append(Step("create", "account", name, after=after, data={"argv": argv}))
+        after = "comment: %s\nshell: %s\n" % (entry["comment"], shell)
+        data = {"comment": entry["comment"], "shell": shell}
+        result.steps.append(Step("create", "account", name, after=after, data=data))
         return
-    argv = ["usermod"]
+    changed: Dict[str, Any] = {}
     before: List[str] = []
     after_lines: List[str] = []
     if found["comment"] != entry["comment"]:
-        argv += ["--comment", entry["comment"]]
+        changed["comment"] = entry["comment"]
         before.append("comment: %s" % found["comment"])
         after_lines.append("comment: %s" % entry["comment"])
     if not found["locked"]:
-        argv += ["--lock"]
+        changed["lock"] = True
         before.append("password: usable")
         after_lines.append("password: locked")
-    if len(argv) > 1:
+    if changed:
         result.steps.append(
             Step(
                 "update",
@@ -196,7 +201,7 @@ def _plan_account(entry: Dict[str, Any], found: Optional[Dict[str, Any]], result
                 name,
                 before="\n".join(before),
                 after="\n".join(after_lines),
-                data={"argv": [*argv, name]},
+                data=changed,
             )
         )
 
@@ -205,23 +210,19 @@ def _plan_memberships(entry: Dict[str, Any], found: List[str], result: Plan) -> 
     name = entry["name"]
     wanted = set(entry["groups"])
     for group in sorted(wanted - set(found)):
-        argv = ["usermod", "--append", "--groups", group, name]
-        label = "%s in %s" % (name, group)
-        result.steps.append(Step("add", "membership", label, data={"argv": argv}))
+        data = {"account": name, "group": group}
+        result.steps.append(Step("add", "membership", "%s in %s" % (name, group), data=data))
     for group in found:
         if group.startswith(PREFIX) and group not in wanted:
-            argv = ["gpasswd", "--delete", name, group]
-            label = "%s in %s" % (name, group)
-            result.steps.append(Step("remove", "membership", label, data={"argv": argv}))
+            data = {"account": name, "group": group}
+            result.steps.append(Step("remove", "membership", "%s in %s" % (name, group), data=data))
 
 
-def _argv(step: Step) -> List[str]:
-    if step.kind == "group":
-        return ["groupadd", "--system", step.name]
-    return ["userdel", step.name]
+def _here() -> Any:
+    return _SYSTEMS.get(platform.system(), shadow_utils)
 
 
-def _tool(step: Step, argv: List[str]) -> None:
+def _run(step: Step, argv: List[str], origin: str) -> None:
     for folder in _TOOLS:
         if os.path.exists(os.path.join(folder, argv[0])):
             argv = [os.path.join(folder, argv[0]), *argv[1:]]
@@ -230,8 +231,8 @@ def _tool(step: Step, argv: List[str]) -> None:
         raise Refusal(
             "%s %s" % (step.kind, step.name),
             "no %s on this host" % argv[0],
-            "the tools of shadow-utils (Debian: package passwd)",
-            "Install that package",
+            origin,
+            "Bring that back",
         )
     done = subprocess.run(
         argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

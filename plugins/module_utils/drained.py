@@ -13,6 +13,7 @@ import time
 from typing import Any, Callable, Dict, List
 
 from ansible_collections.tether.fleet.plugins.module_utils import tcp_table
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import processes
 
 # A relay whose connection was just closed for another reason is back within a second, the interval
 # of its health checks: so nobody must be seen for longer than that.
@@ -20,13 +21,9 @@ QUIET_SECONDS = 2.5
 _PAUSE = 0.25
 
 
-def peers(sockets: List[tcp_table.Socket], port: int) -> List[str]:
-    """Addresses of those connected to a port from other machines, one for each connection. Pure."""
-    return sorted(
-        str(one.peer)
-        for one in sockets
-        if one.state == tcp_table.ESTABLISHED and one.port == port and not _is_own(one)
-    )
+def peers(connections: List[tcp_table.Socket]) -> List[str]:
+    """Addresses of those connected from other machines, one for each connection. Pure."""
+    return sorted(str(one.peer) for one in connections if not _is_own(one))
 
 
 def _is_own(one: tcp_table.Socket) -> bool:
@@ -37,7 +34,7 @@ def _is_own(one: tcp_table.Socket) -> bool:
 def wait(
     port: int,
     timeout: float,
-    look: Callable[[], List[tcp_table.Socket]] = tcp_table.read,
+    look: Callable[[int], List[tcp_table.Socket]] = processes.connections,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Dict[str, Any]:
@@ -49,7 +46,7 @@ def wait(
     """
     began = quiet = clock()
     while True:
-        connected = peers(look(), port)
+        connected = peers(look(port))
         now = clock()
         if connected:
             quiet = now

@@ -16,7 +16,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import process
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # The ingress, and engines: of an earlier installation, or on a port that the inventory has changed.
-_OURS = ("tether-ingress.service", "tether-engine-")
+_INGRESS, _ENGINES = "tether-ingress", "tether-engine-"
 
 
 def observe(known: Set[int]) -> List[Dict[str, Any]]:
@@ -87,7 +87,8 @@ def yaml_line(listed: List[Dict[str, Any]], ports: List[int]) -> str:
 
 
 def _is_ours(item: Dict[str, Any]) -> bool:
-    return str(item["unit"]).startswith(_OURS)
+    daemon = processes.daemon_of(item)
+    return daemon == _INGRESS or daemon.startswith(_ENGINES)
 
 
 def _in_words(port: int, found: List[Dict[str, Any]]) -> str:

@@ -35,6 +35,11 @@ _FAMILIES = {
     "sles": "Suse",
 }
 
+# What an inventory calls a system -> what the kernel does.
+_SYSTEMS = {"linux": "Linux", "macos": "Darwin"}
+# Of what a host needs beyond its system, macOS ships everything.
+_ONLY_LINUX = ("nftables",)
+
 ARGUMENT_SPEC: Dict[str, Any] = {
     "space": {
         "type": "list",
@@ -47,7 +52,8 @@ ARGUMENT_SPEC: Dict[str, Any] = {
     },
     "missing_space": {"type": "str", "choices": ["report", "fail"], "default": "fail"},
     "port": {"type": "int", "default": 9443},
-    "port_unit": {"type": "str", "default": "tether-ingress.service"},
+    "port_daemon": {"type": "str", "default": "tether-ingress"},
+    "system": {"type": "str", "choices": sorted(_SYSTEMS)},
     "controller_time": {"type": "float"},
     "max_skew": {"type": "int", "default": 60},
     "libraries": {
@@ -87,9 +93,10 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read what ``plan`` judges.
 
     :param desired: ``{"space": [{"path", "bytes"}], "missing_space": "report" | "fail",
-        "port", "port_unit", "controller_time", "max_skew", "libraries": [{"library": soname,
-        "packages": {OS family: package}}], "commands": {package: command},
-        "missing_packages": "report" | "fail", "platforms": [names], "min_glibc"}``
+        "port", "port_daemon", "system", "controller_time", "max_skew",
+        "libraries": [{"library": soname, "packages": {OS family: package}}],
+        "commands": {package: command}, "missing_packages": "report" | "fail",
+        "platforms": [names], "min_glibc"}``
     """
     now = time.time()
     libraries = _libraries() if desired["libraries"] else set()
@@ -114,6 +121,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "commands": {
             package: shutil.which(name, path=_PATH) is not None
             for package, name in desired["commands"].items()
+            if package not in _ONLY_LINUX or platform.system() == "Linux"
         },
         "read_only": {
             path: os_trouble.mount_of(path)
@@ -164,13 +172,17 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             "them to be installed",
             "Install them: %s" % ", ".join(missing),
         )
-    strangers = [item for item in observed["listeners"] if item["unit"] != desired["port_unit"]]
+    strangers = [
+        item
+        for item in observed["listeners"]
+        if processes.daemon_of(item) != desired["port_daemon"]
+    ]
     if strangers:
         _add(
             findings,
             "port %d" % desired["port"],
             "%s listening on it" % processes.in_words(strangers),
-            "it to be free, or held by %s" % desired["port_unit"],
+            "it to be free, or held by %s" % desired["port_daemon"],
             "Stop that program or move it to another port",
         )
     facts = {
@@ -222,7 +234,7 @@ def _check_base(
             findings,
             "supervisor",
             "no running systemd",
-            "a host that booted with it",
+            "a host that booted with it, or a Mac",
             "Use such a host: a container without an init system cannot supervise processes",
         )
     if tuple(observed["python"]) < _OLDEST_PYTHON:
@@ -232,6 +244,15 @@ def _check_base(
             "%d.%d.%d at %s" % (*observed["python"], observed["python_path"]),
             "%d.%d or newer" % _OLDEST_PYTHON,
             "Install a newer one and set ansible_python_interpreter to its path",
+        )
+    if desired["system"] and observed["system"] != _SYSTEMS[desired["system"]]:
+        _add(
+            findings,
+            "system",
+            observed["system"],
+            "%s, as the inventory says" % _SYSTEMS[desired["system"]],
+            "Set fleet_system of this host to %s in the inventory"
+            % next((key for key, value in _SYSTEMS.items() if value == observed["system"]), "..."),
         )
     if desired["platforms"] and name not in desired["platforms"]:
         _add(

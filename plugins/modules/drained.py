@@ -59,8 +59,6 @@ connected:
   sample: [198.51.100.7]
 """
 
-import sys
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.tether.fleet.plugins.module_utils import drained
@@ -92,18 +90,11 @@ def main() -> None:
                 )
             )
         )
-    if not sys.platform.startswith("linux"):
-        module.fail_json(
-            msg=str(
-                Refusal(
-                    "this host",
-                    "the operating system %s" % sys.platform,
-                    "Linux, whose list of connections is read",
-                    "Wait for its requests yourself before you stop it",
-                )
-            )
-        )
-    module.exit_json(changed=False, **drained.wait(port, 0 if module.check_mode else timeout))
+    try:
+        found = drained.wait(port, 0 if module.check_mode else timeout)
+    except Refusal as refusal:
+        module.fail_json(msg=str(refusal))
+    module.exit_json(changed=False, **found)
 
 
 if __name__ == "__main__":

@@ -37,13 +37,19 @@ options:
     choices: [report, fail]
     default: fail
   port:
-    description: TCP port that must be free or held by O(port_unit). 0 checks none.
+    description: TCP port that must be free or held by O(port_daemon). 0 checks none.
     type: int
     default: 9443
-  port_unit:
+  port_daemon:
     description: Unit that may hold the port.
     type: str
-    default: tether-ingress.service
+    default: tether-ingress
+  system:
+    description:
+      - The system that the inventory says the host has (C(fleet_system)); another one is a finding.
+        Without it any will do.
+    type: str
+    choices: [linux, macos]
   controller_time:
     description: The controller's clock, in seconds since the epoch. The clock is checked with it.
     type: float

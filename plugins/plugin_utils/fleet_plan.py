@@ -16,6 +16,7 @@ def build(
     entries: List[Dict[str, Any]],
     members: List[str],
     addresses: Dict[str, str],
+    systems: Mapping[str, str],
     catalogue: Mapping[str, Engine],
     header: Dict[str, Any],
     versions: Mapping[str, str],
@@ -24,21 +25,25 @@ def build(
 
     :param entries: normalised models
     :param members: the machines, in the inventory's order
+    :param systems: machine -> ``linux`` or ``macos``
     :param header: what the plan says of the fleet as a whole
     :param versions: artifact -> the version that the lock pins, of all that it pins
     """
     entries = sorted(entries, key=lambda entry: (entry["namespace"], entry["name"]))
     by_host: Dict[str, List[Dict[str, Any]]] = {host: [] for host in members}
     for entry in entries:
-        engine = _engine(entry, catalogue[entry["engine"]])
         for host in entry["hosts"]:
-            by_host[host].append(engine)
+            by_host[host].append(_engine(entry, catalogue[entry["engine"]], systems[host]))
     used = {catalogue[entry["engine"]].data["artifact"] for entry in entries}
     return {
         "fleet": header,
         "models": {names.model_key(entry["namespace"], entry["name"]): entry for entry in entries},
         "hosts": {
-            host: _host(host, addresses[host], header["ingress_port"], by_host[host], catalogue)
+            host: {
+                **_host(host, addresses[host], header["ingress_port"], by_host[host], catalogue),
+                "system": systems[host],
+                "run_root": names.RUN_ROOTS[systems[host]],
+            }
             for host in members
         },
         "namespaces": sorted({entry["namespace"] for entry in entries}),
@@ -57,9 +62,9 @@ def build(
     }
 
 
-def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
+def _engine(entry: Dict[str, Any], engine: Engine, system: str) -> Dict[str, Any]:
     namespace, model = entry["namespace"], entry["name"]
-    socket = None if engine.needs_port else names.engine_socket(namespace, model)
+    socket = None if engine.needs_port else names.engine_socket(system, namespace, model)
     port = entry["engine_port"]
     slots = {
         "model": model,
@@ -76,8 +81,8 @@ def _engine(entry: Dict[str, Any], engine: Engine) -> Dict[str, Any]:
         "artifact": data["artifact"],
         "version": engine.table.version,
         "account": names.engine_account(namespace),
-        "unit": names.engine_unit(namespace, model),
-        "directory": names.engine_directory(namespace, model),
+        "daemon": names.engine_daemon(namespace, model),
+        "directory": names.engine_directory(system, namespace, model),
         "socket": socket,
         "port": port,
         "upstream": socket or "127.0.0.1:%d" % port,
@@ -106,7 +111,7 @@ def _daemon(engine: Dict[str, Any], data: Mapping[str, Any]) -> Dict[str, Any]:
     else:
         health["port"] = engine["port"]
     return {
-        "name": engine["unit"][: -len(".service")],
+        "name": engine["daemon"],
         "description": "tether.fleet engine %s/%s (%s)"
         % (engine["namespace"], engine["model"], engine["engine"]),
         # The path goes through the link `current`: it is the version that makes an upgrade restart.

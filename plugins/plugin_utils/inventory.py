@@ -91,8 +91,8 @@ def resolve(
     """The fleet's plan.
 
     :param models: ``fleet_models`` as given
-    :param hosts: inventory host -> its ``fleet_address``, ``ansible_host`` and the variables of
-        `settings.PER_HOST` (others are ignored)
+    :param hosts: inventory host -> its ``fleet_address``, ``ansible_host``, ``fleet_system``
+        and the variables of `settings.PER_HOST` (others are ignored)
     :param groups: inventory group -> its hosts
     :param base: the folder that relative sources are relative to
     :param expand: turns ``~`` in a source into a home directory
@@ -112,6 +112,8 @@ def resolve(
     found += _check_reserved(members)
     addresses, address_mistakes = _addresses(members, hosts)
     found += address_mistakes
+    systems, system_mistakes = _systems(members, hosts)
+    found += system_mistakes
     if models is None and satellites is not None:
         models = []
     if not isinstance(models, list):
@@ -160,7 +162,7 @@ def resolve(
         "cluster_namespace": fleet.namespace,
         "ingress_port": fleet.ingress_port,
     }
-    plan = fleet_plan.build(entries, members, addresses, catalogue, header, pinned or {})
+    plan = fleet_plan.build(entries, members, addresses, systems, catalogue, header, pinned or {})
     return services.add(plan, others)
 
 
@@ -277,6 +279,23 @@ def _addresses(
             taken[value.lower()] = host
             result[host] = value
     return result, found
+
+
+def _systems(
+    members: List[str], hosts: Mapping[str, Mapping[str, Any]]
+) -> Tuple[Dict[str, str], List[Mistake]]:
+    """Which system each machine has: paths follow from it before any machine is asked."""
+    systems = {host: hosts.get(host, {}).get("fleet_system") or names.LINUX for host in members}
+    found = [
+        Mistake(
+            "host %s" % host,
+            "fleet_system",
+            "is %s; expected %s" % (mistakes.describe(system), " or ".join(names.RUN_ROOTS)),
+        )
+        for host, system in systems.items()
+        if not isinstance(system, str) or system not in names.RUN_ROOTS
+    ]
+    return systems, found
 
 
 def _check_model(

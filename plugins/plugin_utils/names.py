@@ -13,7 +13,9 @@ import hashlib
 
 INGRESS_ACCOUNT = "tether-ingress"
 INGRESS_ARTIFACT = "caddy"
-RUN_DIR = "/run/tether/engines"
+# Where the daemon module lets runtime directories be, by the host's system: macOS has no /run.
+LINUX, MACOS = "linux", "macos"
+RUN_ROOTS = {LINUX: "/run/tether", MACOS: "/var/lib/tether/run"}
 MODEL_STORE = "/var/lib/tether/models"
 ARTIFACT_ROOT = "/opt/tether"
 
@@ -40,23 +42,30 @@ def engine_account(namespace: str) -> str:
     return _cut(plain, MAX_ACCOUNT, "_")
 
 
-def engine_unit(namespace: str, model: str) -> str:
-    """The systemd unit of an engine; a DNS label holds no dot, so the join is unambiguous."""
-    return "tether-engine-%s.%s.service" % (namespace, model)
+def engine_daemon(namespace: str, model: str) -> str:
+    """What an engine's supervisor calls it; a DNS label holds no dot, so the join is unambiguous.
+
+    The label under launchd, the unit without ``.service`` under systemd.
+    """
+    return "tether-engine-%s.%s" % (namespace, model)
 
 
-def engine_directory(namespace: str, model: str) -> str:
-    """The directory of an engine's socket, short enough for the socket's path to fit."""
-    room = MAX_SOCKET_PATH - len(RUN_DIR) - len("//engine.sock")
+def engine_directory(system: str, namespace: str, model: str) -> str:
+    """The directory of an engine's socket, short enough for the socket's path to fit.
+
+    :param system: the host's, one of ``RUN_ROOTS``
+    """
+    engines = "%s/engines" % RUN_ROOTS[system]
+    room = MAX_SOCKET_PATH - len(engines) - len("//engine.sock")
     name = "%s.%s" % (namespace, model)
     if len(name) > room:
         name = _cut(name, room, "_")
-    return "%s/%s" % (RUN_DIR, name)
+    return "%s/%s" % (engines, name)
 
 
-def engine_socket(namespace: str, model: str) -> str:
+def engine_socket(system: str, namespace: str, model: str) -> str:
     """The path of an engine's unix socket, at most 103 bytes."""
-    return engine_directory(namespace, model) + "/engine.sock"
+    return engine_directory(system, namespace, model) + "/engine.sock"
 
 
 def model_path(namespace: str, sha256: str, name: str) -> str:

@@ -49,7 +49,7 @@ def host_record(
             **({"local": local_models.address(engine["local"])} if engine.get("local") else {}),
         }
         for engine in host["engines"]
-        if not states.get(engine["unit"][: -len(".service")], {}).get("failed")
+        if not states.get(engine["daemon"], {}).get("failed")
     ]
     return {
         "schema": 1,

@@ -49,6 +49,7 @@ FLEET = (
     "fleet_models",
     "fleet_services",
     "fleet_address",
+    "fleet_system",
     "fleet_cluster_networks",
     "fleet_kubeconfig",
     "fleet_kube_context",

@@ -1,6 +1,6 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Who listens where on macOS, and which launchd job it is of.
+"""Who listens and who is connected where on macOS, and which launchd job it is of.
 
 lsof(8), "OUTPUT FOR OTHER PROGRAMS": with -F each line is a field, named by its first letter.
 ``p`` begins a process, ``c`` is its command; ``f`` begins a file, ``t`` is its type and ``n`` its
@@ -18,6 +18,7 @@ import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils import tcp_table
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import commands
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
@@ -46,6 +47,30 @@ def listeners(port: int) -> List[Dict[str, Any]]:
     return _described(
         [(one, address(one)) for one in _open_files("-iTCP:%d" % port, "-sTCP:LISTEN")]
     )
+
+
+def connections(port: int) -> List[tcp_table.Socket]:
+    """Connections of other machines and this one with a TCP port here, as ``processes``'s."""
+    found = [connection(one) for one in _open_files("-iTCP:%d" % port, "-sTCP:ESTABLISHED")]
+    # Those to the same port of another machine are shown as well.
+    return [one for one in found if one is not None and one.port == port]
+
+
+def connection(one: OpenFile) -> Optional[tcp_table.Socket]:
+    """The socket of a name like ``10.0.0.1:9443->10.0.0.9:51324``; None for other names."""
+    local, _arrow, peer = one.name.partition("->")
+    try:
+        here, port = address(one._replace(name=local)), local.rpartition(":")[2]
+        there = address(one._replace(name=peer))
+        return tcp_table.Socket(
+            tcp_table.ESTABLISHED,
+            tcp_table.unmapped(here),
+            int(port),
+            tcp_table.unmapped(there),
+            "",
+        )
+    except ValueError:
+        return None
 
 
 def unix_listeners(path: str) -> List[Dict[str, Any]]:

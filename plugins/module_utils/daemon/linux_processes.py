@@ -29,6 +29,13 @@ def listeners(port: int) -> List[Dict[str, Any]]:
     return result
 
 
+def connections(port: int) -> List[tcp_table.Socket]:
+    """Connections with a TCP port here, as ``processes``'s."""
+    return [
+        one for one in tcp_table.read() if one.state == tcp_table.ESTABLISHED and one.port == port
+    ]
+
+
 def unix_listeners(path: str) -> List[Dict[str, Any]]:
     """Who holds a unix socket of that path open, as ``listeners``."""
     inodes = set()

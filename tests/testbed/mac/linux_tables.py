@@ -13,7 +13,7 @@ import os
 import sys
 from dataclasses import dataclass
 
-_LISTEN = "0A"
+_LISTEN, _ESTABLISHED = "0A", "01"
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,25 @@ def processes() -> list[Process]:
     return [one for one in found if one is not None]
 
 
-def listening(port: int) -> dict[str, tuple[str, str]]:
-    """Inode of a TCP socket that listens on a port -> (type, address) as lsof has them."""
+def tcp(port: int, *, listening: bool) -> dict[str, tuple[str, str]]:
+    """Inode of a TCP socket -> (type, name) as lsof has them.
+
+    :param port: at either side
+    :param listening: those that listen; else those that are connected
+    """
     found = {}
     for table, kind in (("net/tcp", "IPv4"), ("net/tcp6", "IPv6")):
         for line in _read(table).splitlines()[1:]:
-            fields = line.split()
-            address, _, number = fields[1].partition(":")
-            if fields[3] == _LISTEN and int(number, 16) == port:
-                found[fields[9]] = (kind, _address(address))
+            _number, here, there, state, *rest = line.split()
+            ends = [here] if listening else [here, there]
+            if state == (_LISTEN if listening else _ESTABLISHED) and port in map(_port, ends):
+                name = "->".join(f"{_address(end.split(':')[0])}:{_port(end)}" for end in ends)
+                found[rest[5]] = (kind, name)
     return found
+
+
+def _port(end: str) -> int:
+    return int(end.partition(":")[2], 16)
 
 
 def unix_sockets() -> dict[str, str]:

@@ -580,6 +580,11 @@ def test_who_listens_where(mac: EmulatedMac, tmp_path: Path) -> None:
         lines = mac.run("lsof", *words).stdout.splitlines()
         assert lines[0] == f"p{os.getpid()}"
         assert lines[2:] == [f"f{tcp.fileno()}", "tIPv4", f"n127.0.0.1:{port}"]
+        with socket.create_connection(("127.0.0.1", port)) as client, tcp.accept()[0]:
+            lines = mac.run("lsof", *words[:-1], "-sTCP:ESTABLISHED").stdout.splitlines()
+            near = f"127.0.0.1:{client.getsockname()[1]}"
+            names = {f"n127.0.0.1:{port}->{near}", f"n{near}->127.0.0.1:{port}"}
+            assert {line for line in lines if line[0] == "n"} == names
         unix.bind(str(tmp_path / "x.sock"))
         unix.listen()
         lines = mac.run("lsof", *fields, "-U").stdout.splitlines()

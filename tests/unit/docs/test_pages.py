@@ -68,7 +68,7 @@ def test_commands_name_what_there_is() -> None:
     """Units, labels and objects in the commands are those that the code makes."""
     assert f"-l {labels.MODEL}=MODEL" in TROUBLE
     assert f"not renewed for {lease.DURATION:.0f} seconds" in TROUBLE
-    unit = names.engine_unit("NAMESPACE", "MODEL").removesuffix(".service")
+    unit = names.engine_daemon("NAMESPACE", "MODEL")
     assert f"journalctl -u {unit}`" in TROUBLE
     ingress = yaml.safe_load((ROOT / "roles/ingress/vars/main.yml").read_text())
     assert any(
@@ -174,7 +174,7 @@ def test_removal_by_hand_leaves_nothing() -> None:
     units = re.findall(r"^for unit in (.+); do$", script, re.MULTILINE)[0].split()
     ingress = yaml.safe_load((ROOT / "roles/ingress/vars/main.yml").read_text())
     assert set(units) == {
-        names.engine_unit("n", "m").replace("n.m", "*"),
+        names.engine_daemon("n", "m").replace("n.m", "*") + ".service",
         f"{ingress['__ingress_daemon']['name']}.service",
         firewall.UNIT,
     }

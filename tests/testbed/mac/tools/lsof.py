@@ -1,6 +1,6 @@
 # Copyright: tether.fleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Emulated /usr/sbin/lsof: who listens on a TCP port, and who has unix sockets, as fields.
+"""Emulated /usr/sbin/lsof: who has a TCP port, and who has unix sockets, as fields.
 
 lsof(8), "OUTPUT FOR OTHER PROGRAMS"; its status is 1 where there is nothing to show.
 """
@@ -26,9 +26,8 @@ def main(argv: Sequence[str]) -> int:
     if options != _OPTIONS or not is_root():
         raise NotEmulatedError("lsof %s" % " ".join(argv))
     linux_tables.enter()
-    if port and which[1:] == ["-sTCP:LISTEN"]:
-        found = linux_tables.listening(int(port[1]))
-        wanted = {inode: (kind, f"{where}:{port[1]}") for inode, (kind, where) in found.items()}
+    if port and which[1:] in (["-sTCP:LISTEN"], ["-sTCP:ESTABLISHED"]):
+        wanted = linux_tables.tcp(int(port[1]), listening=which[1] == "-sTCP:LISTEN")
     elif which == ["-U"]:
         wanted = {inode: ("unix", path) for inode, path in linux_tables.unix_sockets().items()}
     else:

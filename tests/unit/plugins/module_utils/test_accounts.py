@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils import accounts
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
+from ansible_collections.tether.fleet.plugins.module_utils import accounts, dscl, shadow_utils
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, Step
 
 NOLOGIN = "/usr/sbin/nologin"
 
@@ -21,6 +21,8 @@ def found(uid=998, login=NOLOGIN, comment="tether.fleet", locked=True):
 def plan_of(entries, there=None, groups=None, members=None):
     there = there or {}
     observed = {
+        "first_person": 1000,
+        "shell": NOLOGIN,
         "accounts": {item["name"]: there.get(item["name"]) for item in entries},
         "groups": {**{name: item["gid"] for name, item in there.items()}, **(groups or {})},
         "members": members or {},
@@ -112,3 +114,60 @@ def test_observe_reads_this_machine():
     seen = accounts.observe({"accounts": [entry("tether-not-there")]})
     assert seen["accounts"] == {"tether-not-there": None}
     assert seen["groups"]["root"] == 0
+
+
+STEPS = {
+    "group": Step("create", "group", "tether-x"),
+    "no group": Step("remove", "group", "tether-x"),
+    "account": Step("create", "account", "tether-x", data={"comment": "c", "shell": "/s"}),
+    "no account": Step("remove", "account", "tether-x"),
+    "comment": Step("update", "account", "tether-x", data={"comment": "c"}),
+    "member": Step("add", "membership", "", data={"account": "tether-x", "group": "g"}),
+    "no member": Step("remove", "membership", "", data={"account": "tether-x", "group": "g"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("group", "groupadd --system tether-x"),
+        ("no group", "groupdel tether-x"),
+        (
+            "account",
+            "useradd --system --no-create-home --home-dir /nonexistent --shell /s --gid tether-x"
+            " --comment c tether-x",
+        ),
+        ("no account", "userdel tether-x"),
+        ("comment", "usermod --comment c tether-x"),
+        ("member", "usermod --append --groups g tether-x"),
+        ("no member", "gpasswd --delete tether-x g"),
+    ],
+)
+def test_commands_on_linux(name, words):
+    assert [" ".join(argv) for argv in shadow_utils.commands(STEPS[name])] == [words]
+
+
+def test_a_password_is_locked():
+    step = Step("update", "account", "tether-x", data={"lock": True})
+    assert shadow_utils.commands(step) == [["usermod", "--lock", "tether-x"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no group", "-delete /Groups/tether-x"),
+        ("no account", "-delete /Users/tether-x"),
+        ("comment", "-create /Users/tether-x RealName c"),
+        ("member", "-append /Groups/g GroupMembership tether-x"),
+        ("no member", "-delete /Groups/g GroupMembership tether-x"),
+    ],
+)
+def test_commands_on_a_mac(name, words):
+    found = [" ".join(argv) for argv in dscl.commands(STEPS[name])]
+    assert found == ["dscl /Local/Default " + words]
+
+
+def test_ids_on_a_mac():
+    assert dscl.free_id({401, 402, 404}) == 403
+    with pytest.raises(Refusal, match="every id from 401 to 499"):
+        dscl.free_id(set(range(401, 500)))

@@ -13,7 +13,8 @@ WANTED = {
     "space": [],
     "missing_space": "fail",
     "port": 9443,
-    "port_unit": "tether-ingress.service",
+    "port_daemon": "tether-ingress",
+    "system": "linux",
     "controller_time": 1_000_000.0,
     "max_skew": 60,
     "libraries": [],
@@ -97,6 +98,17 @@ def test_findings(seen, message):
         plan(**seen)
     assert message in str(refused.value)
     assert "1 problem;" in str(refused.value)
+
+
+def test_another_system_than_the_inventory_says():
+    mac = {"system": "Darwin", "machine": "arm64", "supervisor": "launchd", "glibc": None}
+    with pytest.raises(Refusal) as refused:
+        plan({"platforms": []}, **mac)
+    assert (
+        "1 problem; nothing was changed.\n- system: found Darwin; expected Linux, as the inventory"
+        " says. Set fleet_system of this host to macos in the inventory." in str(refused.value)
+    )
+    assert plan({"platforms": [], "system": "macos"}, **mac).facts["platform"] == "darwin-arm64"
 
 
 def test_all_findings_at_once():

@@ -251,7 +251,7 @@ def test_one_name_in_two_namespaces_is_fine():
     plan = resolve([model(), model(namespace="team-b")])
     assert list(plan["models"]) == ["team-a/tiny", "team-b/tiny"]
     engines = plan["hosts"]["gpu1"]["engines"]
-    for key in ("account", "unit", "socket"):
+    for key in ("account", "daemon", "socket"):
         assert engines[0][key] != engines[1][key]
     # Each namespace has a copy of its own.
     assert len(plan["hosts"]["gpu1"]["model_files"]) == 2

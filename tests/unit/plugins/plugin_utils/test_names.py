@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, plist
 from ansible_collections.tether.fleet.plugins.plugin_utils import names
 
 LABEL = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
@@ -36,18 +38,28 @@ def test_accounts_differ(one, other):
 @settings(deadline=None)
 @given(PAIR, PAIR)
 def test_models_never_share_a_name(one, other):
-    for function in (names.model_key, names.engine_unit, names.engine_directory):
+    directories = [partial(names.engine_directory, system) for system in names.RUN_ROOTS]
+    for function in (names.model_key, names.engine_daemon, *directories):
         assert (function(*one) == function(*other)) == (one == other)
 
 
 @settings(deadline=None)
 @given(PAIR)
 def test_socket_path_fits_every_system(pair):
-    path = names.engine_socket(*pair)
-    assert len(path.encode()) <= 103
-    # llama-server listens on a unix socket only when the name ends so.
-    assert path.endswith(".sock")
-    assert path.startswith(names.engine_directory(*pair) + "/")
+    for system, root in names.RUN_ROOTS.items():
+        path = names.engine_socket(system, *pair)
+        assert len(path.encode()) <= 103
+        # llama-server listens on a unix socket only when the name ends so.
+        assert path.endswith(".sock")
+        assert path.startswith(names.engine_directory(system, *pair) + "/")
+        assert path.startswith(root + "/")
+
+
+def test_runtime_directories_are_where_the_supervisor_lets_them_be():
+    assert {names.RUN_ROOTS["linux"] + "/", names.RUN_ROOTS["macos"] + "/"} == {
+        base.RUNTIME_ROOT,
+        plist.RUNTIME_ROOT,
+    }
 
 
 @pytest.mark.parametrize(
@@ -63,7 +75,8 @@ def test_plain_names_stay_readable(namespace, account):
 
 
 def test_documented_forms():
-    assert names.engine_unit("team-a", "tiny") == "tether-engine-team-a.tiny.service"
-    assert names.engine_socket("team-a", "tiny") == "/run/tether/engines/team-a.tiny/engine.sock"
+    assert names.engine_daemon("team-a", "tiny") == "tether-engine-team-a.tiny"
+    path = names.engine_socket(names.LINUX, "team-a", "tiny")
+    assert path == "/run/tether/engines/team-a.tiny/engine.sock"
     assert names.model_path("team-a", "ab", "x") == "/var/lib/tether/models/team-a/ab/x"
     assert names.artifact_current("caddy") == "/opt/tether/caddy/current"
