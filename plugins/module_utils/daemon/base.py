@@ -135,8 +135,11 @@ def join_device_groups(entries: List[Dict[str, Any]]) -> None:
     """Add those of ``device_groups`` that this host has to ``supplementary_groups``.
 
     Which group owns a GPU's device differs between systems (video, render, none): a supervisor
-    refuses a group that does not exist, and an engine without the right one finds no GPU.
+    refuses a group that does not exist, and an engine without the right one finds no GPU. On a Mac
+    no group does: the GPU is for every process.
     """
+    if supervisor() == "launchd":
+        return
     for entry in entries:
         for name in entry.get("device_groups", []):
             try:
