@@ -93,7 +93,7 @@ OWN_BEDS = (
             bed="must", claims=_MAKES_BEDS, company=True, limit=1800),
 )  # fmt: skip
 # These scenarios leave no bed as others need it.
-_SCENARIOS_WITH_OWN_BED = ("bad_days",)
+_SCENARIOS_WITH_OWN_BED = ("bad_days", "mac")
 
 
 def _scenarios() -> list[str]:

@@ -1,0 +1,157 @@
+# Copyright: tether.fleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A Mac beside a Linux host, as its users and its owner see it.
+
+The Mac is emulated (docs/testing.md): its launchd, its accounts and its tools answer as those of a
+real one are known to. Its engine and its ingress are Linux programs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import plistlib
+import signal
+import time
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+import pytest
+from bed import bed, client, declared_models, site, ssh, token
+
+TINY, SMALL = "http://tiny.team-a.svc", "http://small.team-b.svc"
+BODY = json.dumps({"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]})
+LABELS = ("tether-ingress", "tether-engine-team-a.tiny", "tether-engine-team-b.small")
+
+
+def chat(service: str, attempts: int = 1) -> list[str]:
+    """Statuses of that many requests from the client pod."""
+    ask = (
+        f"for n in $(seq {attempts}); do curl -sS -o /dev/null -w '%{{http_code}}\\n' -m 40"
+        f" {service}/v1/chat/completions -H 'Content-Type: application/json' -d '{BODY}'; done"
+    )
+    return client(ask).stdout.split()
+
+
+def mac(command: str, **options: Any) -> str:
+    return str(ssh("mac1", command, **options).stdout)
+
+
+def pid(label: str) -> str:
+    """The process of a job, as launchctl shows it; nothing without one."""
+    lines = mac(f"launchctl print system/{label}").splitlines()
+    return next((line.split()[-1] for line in lines if line.startswith("\tpid = ")), "")
+
+
+@contextmanager
+def without(host: str, stop: str, start: str) -> Iterator[None]:
+    ssh(host, stop)
+    try:
+        yield
+    finally:
+        ssh(host, start)
+
+
+def test_both_systems_serve_one_model() -> None:
+    """One of the two is stopped, then the other: the Service's users notice nothing."""
+    assert set(chat(TINY, 6)) == {"200"}
+    plist = "/Library/LaunchDaemons/tether-ingress.plist"
+    with without(
+        "mac1",
+        "launchctl bootout system/tether-ingress",
+        "until launchctl bootstrap system %s; do sleep 1; done" % plist,
+    ):
+        assert set(chat(TINY, 6)) == {"200"}
+    assert set(chat(SMALL, 2)) == {"200"}  # it waits for the Mac
+    with without("gpu1", "systemctl stop tether-ingress", "systemctl start tether-ingress"):
+        assert set(chat(TINY, 6)) == {"200"}
+
+
+def test_streams() -> None:
+    body = json.dumps(dict(json.loads(BODY), stream=True))
+    text = client(
+        f"curl -sSN --fail-with-body -m 30 {SMALL}/v1/chat/completions"
+        f" -H 'Content-Type: application/json' -d '{body}'"
+    ).stdout
+    events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+    assert events[-1] == "[DONE]"
+    assert len(events) >= 3
+
+
+def test_engines_are_on_sockets_that_only_the_ingress_reaches() -> None:
+    directory = "/var/lib/tether/run/engines/team-a.tiny"
+    said = mac(f"ls -ld {directory} {directory}/engine.sock; lsof -w -n -P +c 0 -F pcftn -U")
+    folder, socket = said.splitlines()[:2]
+    assert folder.split()[:4] == [
+        "drwx--s---",
+        folder.split()[1],
+        "tether-team-a",
+        "tether-ingress",
+    ]
+    assert socket.split()[0] == "srwxrwx---"
+    assert f"n{directory}/engine.sock" in said
+    # Nobody but the ingress's own port.
+    for label in LABELS[1:]:
+        assert pid(label)
+    reached = ssh("mac1", "lsof -w -n -P +c 0 -F pcftn -iTCP:9443 -sTCP:LISTEN").stdout
+    assert f"p{pid('tether-ingress')}" in reached.split()
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_property_lists(label: str) -> None:
+    """Root's, for everybody to read, and without a secret: M1, M2."""
+    path = f"/Library/LaunchDaemons/{label}.plist"
+    mode, owner, text = mac(f"stat -c '%a' {path}; stat -c '%U' {path}; cat {path}").split("\n", 2)
+    assert (mode, owner) == ("644", "root")
+    content = plistlib.loads(text.encode())
+    assert content["Label"] == label
+    assert content["UserName"].startswith("tether-")
+    assert content["ProcessType"] == "Interactive"
+    shown = text + mac(f"launchctl print system/{label}")
+    for namespace in ("team-a", "team-b"):
+        assert token(namespace) not in shown
+
+
+def test_accounts_are_hidden_and_nobody_logs_in_to_them() -> None:
+    for name in ("tether-ingress", "tether-team-a", "tether-team-b"):
+        record = dict(
+            line.split(": ", 1)
+            for line in mac(f"dscl . -read /Users/{name}").splitlines()
+            if ": " in line
+        )
+        assert 400 < int(record["UniqueID"]) < 500
+        assert record["UserShell"] == "/usr/bin/false"
+        assert record["IsHidden"] == "1"
+
+
+def test_one_change_restarts_one_engine_drained() -> None:
+    models = declared_models()
+    next(model for model in models if model["name"] == "small")["args"] = ["--ctx-size", "500"]
+    before = {label: pid(label) for label in LABELS}
+    done = site("-e", json.dumps({"fleet_models": models}))
+    assert done.returncode == 0, done.stdout
+    assert "restarted tether-engine-team-b.small" in done.stdout
+    after = {label: pid(label) for label in LABELS}
+    assert [label for label in LABELS if before[label] != after[label]] == [LABELS[2]]
+    assert site().returncode == 0
+
+
+def test_all_comes_back_after_a_power_cut() -> None:
+    """Sockets of the former life are still there then: macOS keeps /var/lib over a boot."""
+    before = json.loads(bed("status", "--json").stdout)["hosts"]["mac1"]["pid"]
+    os.kill(before, signal.SIGKILL)
+    bed("up", "--hosts", "mac1,gpu1", timeout=300)
+    end = time.monotonic() + 120
+    while not all(pid(label) for label in LABELS):
+        assert time.monotonic() < end
+        time.sleep(1)
+    assert set(chat(SMALL, 2)) == {"200"}
+    done = site()
+    assert done.returncode == 0, done.stdout
+    assert "nothing changed, nothing failed" in done.stdout
+
+
+def test_a_mac_that_the_inventory_calls_linux() -> None:
+    done = site("-e", "fleet_system=linux", "--check")
+    assert done.returncode != 0
+    assert "found Darwin; expected Linux, as the inventory says" in " ".join(done.stdout.split())
