@@ -295,6 +295,17 @@ def _systems(
         for host, system in systems.items()
         if not isinstance(system, str) or system not in names.RUN_ROOTS
     ]
+    # Half closed without a word would be worse than refused.
+    found += [
+        Mistake(
+            "host %s" % host,
+            "firewall_manage",
+            "the firewall of macOS is not managed yet; close the Mac to everything but its ingress"
+            " yourself, and set firewall_manage: false for it",
+        )
+        for host, system in systems.items()
+        if system == names.MACOS and not _leaves_firewall(hosts.get(host, {}))
+    ]
     return systems, found
 
 
@@ -419,9 +430,13 @@ def _check_guarded(
         )
         for entry in entries
         for host in entry["hosts"]
-        if entry["local_port"] is not None
-        and str(hosts.get(host, {}).get("firewall_manage")).lower() in ("false", "no", "off", "0")
+        if entry["local_port"] is not None and _leaves_firewall(hosts.get(host, {}))
     ]
+
+
+def _leaves_firewall(variables: Mapping[str, Any]) -> bool:
+    """Whether a host's firewall is somebody else's."""
+    return str(variables.get("firewall_manage")).lower() in ("false", "no", "off", "0")
 
 
 def _check_place(

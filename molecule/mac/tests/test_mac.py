@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator
 
 import pytest
-from bed import bed, client, declared_models, site, ssh, token
+from bed import ROOT, bed, client, declared_models, site, ssh, token
 
 TINY, SMALL = "http://tiny.team-a.svc", "http://small.team-b.svc"
 BODY = json.dumps({"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]})
@@ -155,3 +155,19 @@ def test_a_mac_that_the_inventory_calls_linux() -> None:
     done = site("-e", "fleet_system=linux", "--check")
     assert done.returncode != 0
     assert "found Darwin; expected Linux, as the inventory says" in " ".join(done.stdout.split())
+
+
+def test_z_removal_by_hand_leaves_nothing() -> None:
+    """The script of docs/remove.md, the last thing that is done to the Mac."""
+    script = (ROOT / "docs" / "remove.md").read_text().split("```sh\n")[2].split("```")[0]
+    assert "dscl" in script
+    mac(script, timeout=180)
+    left = mac(
+        "ls -d /opt/tether /etc/tether /var/lib/tether /var/log/tether /var/run/tether"
+        " /Library/LaunchDaemons/tether-* 2>/dev/null; dscl . -list /Users | grep ^tether-;"
+        " dscl . -list /Groups | grep ^tether-; launchctl list | grep tether-;"
+        " launchctl print-disabled system | grep 'tether-.*disabled'; true"
+    )
+    assert left == ""
+    # Its models' other host goes on.
+    assert set(chat(TINY, 2)) == {"200"}

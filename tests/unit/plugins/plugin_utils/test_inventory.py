@@ -287,6 +287,42 @@ def test_addresses(hosts, key, words):
     assert any(m.key == key and words in m.message and m.model == "host gpu3" for m in found)
 
 
+def test_paths_on_a_mac():
+    hosts = dict(HOSTS, gpu1={**HOSTS["gpu1"], "fleet_system": "macos", "firewall_manage": False})
+    hosts["gpu3"] = {**HOSTS["gpu3"], "fleet_system": "linux"}
+    plan = resolve([model(hosts=["gpu1", "gpu3"])], hosts=hosts)["hosts"]
+    assert [plan[host]["run_root"] for host in ("gpu1", "gpu3")] == [
+        "/var/lib/tether/run",
+        "/run/tether",
+    ]
+    for host in ("gpu1", "gpu3"):
+        (engine,) = plan[host]["engines"]
+        (daemon,) = plan[host]["daemons"]
+        assert engine["socket"] == plan[host]["run_root"] + "/engines/team-a.tiny/engine.sock"
+        assert engine["socket"] in engine["argv"]
+        assert daemon["name"] == engine["daemon"] == "tether-engine-team-a.tiny"
+        assert daemon["health"]["unix"] == engine["socket"]
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "words"),
+    [
+        ({"fleet_system": "darwin"}, "fleet_system", 'is "darwin"; expected linux or macos'),
+        ({"fleet_system": ["macos"]}, "fleet_system", "expected linux or macos"),
+        ({"fleet_system": "macos"}, "firewall_manage", "set firewall_manage: false"),
+        (
+            {"fleet_system": "macos", "firewall_manage": True},
+            "firewall_manage",
+            "not managed yet; close the Mac",
+        ),
+    ],
+)
+def test_systems(more, key, words):
+    (found,) = mistakes([model()], hosts=dict(HOSTS, gpu3={**HOSTS["gpu3"], **more}))
+    assert (found.model, found.key) == ("host gpu3", key)
+    assert words in found.message
+
+
 def test_an_inventory_name_with_a_dot_is_an_address():
     groups = dict(GROUPS, fleet_hosts=["gpu9.example.org"])
     plan = resolve([model(hosts=["gpu9.example.org"])], hosts={}, groups=groups)

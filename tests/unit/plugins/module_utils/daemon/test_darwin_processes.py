@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -145,3 +146,22 @@ def test_a_lineage_ends():
 def test_no_output_is_too_odd(text):
     assert all(one.pid for one in darwin_processes.parse(text))
     assert isinstance(darwin_processes.labels(text), dict)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "ends"),
+    [
+        ("IPv4", "10.0.0.1:9443->10.0.0.9:51324", ("10.0.0.1", 9443, "10.0.0.9")),
+        ("IPv6", "[fd00::1]:9443->[fd00::9]:5", ("fd00::1", 9443, "fd00::9")),
+        ("IPv6", "[::ffff:10.0.0.1]:9443->[::ffff:10.0.0.9]:5", ("10.0.0.1", 9443, "10.0.0.9")),
+        ("IPv6", "[fe80::1%en0]:9443->[fe80::9%en0]:5", ("fe80::1", 9443, "fe80::9")),
+        ("IPv4", "10.0.0.1:9443", None),
+        ("IPv4", "10.0.0.1:https->10.0.0.9:51324", None),
+        ("unix", "->0x12", None),
+        ("IPv4", "", None),
+    ],
+)
+def test_connections(kind: str, name: str, ends: Optional[Tuple[str, int, str]]) -> None:
+    one = darwin_processes.connection(darwin_processes.OpenFile(1, "caddy", kind, name))
+    seen = one and (str(one.address), one.port, str(one.peer))
+    assert seen == ends
