@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import re
 from typing import Dict, List, Optional, Set, Tuple
 
-# Where the collection writes on a host.
-ROOTS = ("/opt/tether", "/var/lib/tether", "/etc/tether", "/etc/systemd/system", "/run", "/tmp")  # noqa: S108
+_EVERYWHERE = ("/opt/tether", "/var/lib/tether", "/etc/tether", "/tmp")  # noqa: S108
+# On macOS `/` is the sealed system volume, read-only by design since 10.15, and what is written is
+# on another one that /opt, /private and /Library lead to. So a path that no Mac has, as /run, would
+# be judged by `/`, and a sound Mac be called one with a broken disk.
+_OF_SYSTEMS: Dict[str, Tuple[str, ...]] = {
+    "Darwin": (*_EVERYWHERE, "/Library/LaunchDaemons", "/var/log", "/var/run"),
+    "Linux": (*_EVERYWHERE, "/etc/systemd/system", "/run"),
+}
 _LITTLE = 64 * 1024
 
 Words = Tuple[str, str, str, str]
@@ -39,11 +46,21 @@ _OTHERS: Dict[int, Tuple[str, str]] = {
 }
 
 
-def words(error: OSError, paths: Tuple[str, ...] = ROOTS) -> Words:
+def roots(system: Optional[str] = None) -> Tuple[str, ...]:
+    """Where the collection writes on a host.
+
+    :param system: ``platform.system()`` of it; this one's without
+    """
+    return _OF_SYSTEMS.get(system or platform.system(), _EVERYWHERE)
+
+
+def words(error: OSError, paths: Optional[Tuple[str, ...]] = None) -> Words:
     """``(what, found, expected, remedy)`` of an error, for a ``Refusal``.
 
-    :param paths: where to look for the full or read-only file system when the error names no path
+    :param paths: where to look for the full or read-only file system when the error names no path;
+        ``roots()`` without
     """
+    paths = roots() if paths is None else paths
     path = error.filename if isinstance(error.filename, str) else None
     what = path or "this host"
     if os.path.basename(what).startswith(".tmp-"):  # a name of our own making, and gone by now

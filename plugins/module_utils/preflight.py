@@ -125,7 +125,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         },
         "read_only": {
             path: os_trouble.mount_of(path)
-            for path in os_trouble.ROOTS
+            for path in os_trouble.roots()
             if os_trouble.is_read_only(path)
         },
         "listeners": processes.listeners(desired["port"]) if desired["port"] else [],

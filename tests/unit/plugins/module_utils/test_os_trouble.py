@@ -92,6 +92,25 @@ def test_what_exists_above_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert os_trouble.existing("/") == "/"
 
 
+def test_a_mac_is_not_judged_by_its_sealed_system_volume(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`/` of a Mac is read-only by design: no path may be looked for that leads there.
+
+    The folders below are those that a Mac has, and `/var` as its link to `/private/var` is there.
+    """
+    there = {"/opt", "/var", "/var/lib", "/var/log", "/var/run", "/etc", "/tmp", "/"}
+    there |= {"/Library", "/Library/LaunchDaemons"}
+    monkeypatch.setattr(os.path, "exists", there.__contains__)
+    above = {path: os_trouble.existing(path) for path in os_trouble.roots("Darwin")}
+    assert "/" not in above.values()
+    assert above["/Library/LaunchDaemons"] == "/Library/LaunchDaemons"
+    assert os_trouble.existing("/run") == "/"  # what it would have been judged by
+
+
+def test_where_is_written_on_linux() -> None:
+    assert {"/etc/systemd/system", "/run"} <= set(os_trouble.roots("Linux"))
+    assert "/Library/LaunchDaemons" not in os_trouble.roots("Linux")
+
+
 def test_others_keep_the_system_s_own_words() -> None:
     refusal = Refusal(*os_trouble.words(OSError(errno.EIO, "Input/output error", "/x")))
     assert "Input/output error" in refusal.found and "dmesg" in refusal.remedy
