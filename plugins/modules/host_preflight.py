@@ -41,7 +41,7 @@ options:
     type: int
     default: 9443
   port_daemon:
-    description: Unit that may hold the port.
+    description: The daemon that may hold the port.
     type: str
     default: tether-ingress
   system:
