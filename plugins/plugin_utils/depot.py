@@ -265,7 +265,7 @@ class Depot:
                     "sha256 %s%s"
                     % (want.sha256, "" if want.size is None else " (%d bytes)" % want.size),
                     "Do not use that file. If its publisher replaced it on purpose, review the "
-                    "change and pin the new digest",
+                    "change and pin the new digest; if the pin has a slip, correct it",
                 )
             os.chmod(partial, 0o444)
             os.replace(partial, final)
