@@ -126,8 +126,8 @@ def test_a_restart_is_drained_and_what_fails_stops_the_rest(undrained):
             done = site("-e", json.dumps({"fleet_models": models}))
             told = " ".join(done.stdout.split())
             assert done.returncode != 0
-            unit = "tether-engine-team-a.tiny.service"
-            assert f"gpu2: nothing is restarted there, because {unit} failed." in told
+            daemon = "tether-engine-team-a.tiny"
+            assert f"gpu2: nothing is restarted there, because {daemon} failed." in told
             assert ssh("gpu2", PROCESS).stdout == former["gpu2"]
             assert not mark("gpu1") and not mark("gpu2")
             requests.go_on()

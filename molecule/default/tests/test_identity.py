@@ -88,6 +88,10 @@ def gpu2_is_taken_over():
     bed("link", "gpu2", "up")
     bed("exec", "--", "ip", "neigh", "flush", "all")
     assert wait_for("200")[0] == "200", "the real host is back, and with it the model"
+    # This machine too may have learnt the neighbour's place: it asks anew some seconds later.
+    deadline = time.monotonic() + 60
+    while ssh("gpu2", "true", check=False).returncode:
+        assert time.monotonic() < deadline
 
 
 def impostor_log():
