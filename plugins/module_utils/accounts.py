@@ -148,7 +148,7 @@ def apply(plan: Plan) -> Dict[str, Any]:
         # Whoever removes an account may take the group of the same name along.
         if (step.action, step.kind) != ("remove", "group") or _has_group(step.name):
             for argv in tools.commands(step):
-                _run(step, argv, tools.ORIGIN)
+                _run(step, argv, tools)
     return {}
 
 
@@ -222,18 +222,13 @@ def _here() -> Any:
     return _SYSTEMS.get(platform.system(), shadow_utils)
 
 
-def _run(step: Step, argv: List[str], origin: str) -> None:
+def _run(step: Step, argv: List[str], tools: Any) -> None:
     for folder in _TOOLS:
         if os.path.exists(os.path.join(folder, argv[0])):
             argv = [os.path.join(folder, argv[0]), *argv[1:]]
             break
     else:
-        raise Refusal(
-            "%s %s" % (step.kind, step.name),
-            "no %s on this host" % argv[0],
-            origin,
-            "Bring that back",
-        )
+        raise tools.missing("%s %s" % (step.kind, step.name), argv[0])
     done = subprocess.run(
         argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

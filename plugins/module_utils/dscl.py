@@ -15,13 +15,22 @@ from typing import List, Set
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, Step
 
-ORIGIN = "dscl, which macOS ships"
 FIRST_PERSON = 501
 SHELL = "/usr/bin/false"
 # Apple's own services have ids up to 400, people from 501 on.
 IDS = range(401, 500)
 _NODE = "/Local/Default"
 _HOME = "/var/empty"
+
+
+def missing(what: str, program: str) -> Refusal:
+    """What to say where a program is not there."""
+    return Refusal(
+        what,
+        "no %s on this Mac" % program,
+        "it, as macOS ships it",
+        "Find out what removed it, and bring it back",
+    )
 
 
 def commands(step: Step) -> List[List[str]]:

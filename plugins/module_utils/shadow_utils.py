@@ -6,12 +6,21 @@ from __future__ import annotations
 
 from typing import List
 
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Step
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, Step
 
-ORIGIN = "the tools of shadow-utils (Debian: package passwd)"
 # The first id that login.defs gives to people, on every common distribution.
 FIRST_PERSON = 1000
 SHELL = "/usr/sbin/nologin"
+
+
+def missing(what: str, program: str) -> Refusal:
+    """What to say where a program is not there."""
+    return Refusal(
+        what,
+        "no %s on this host" % program,
+        "the tools of shadow-utils (Debian: package passwd)",
+        "Install that package",
+    )
 
 
 def commands(step: Step) -> List[List[str]]:

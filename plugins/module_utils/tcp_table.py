@@ -65,14 +65,10 @@ def decode(text: str) -> Address:
     raw = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
     if len(raw) == 4:
         return ipaddress.IPv4Address(raw)
-    return unmapped(str(ipaddress.IPv6Address(raw)))
+    return unmapped(ipaddress.IPv6Address(raw))
 
 
-def unmapped(text: str) -> Address:
-    """An address as people write it; one of IPv4 that came in an IPv6 socket as itself.
-
-    :raises ValueError: when it is none
-    """
-    address = ipaddress.ip_address(text)
+def unmapped(address: Address) -> Address:
+    """An address of IPv4 that came in an IPv6 socket as itself; others as they are."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address

@@ -32,18 +32,25 @@ def build(
     entries = sorted(entries, key=lambda entry: (entry["namespace"], entry["name"]))
     by_host: Dict[str, List[Dict[str, Any]]] = {host: [] for host in members}
     for entry in entries:
+        of_system: Dict[str, Dict[str, Any]] = {}
         for host in entry["hosts"]:
-            by_host[host].append(_engine(entry, catalogue[entry["engine"]], systems[host]))
+            system = systems[host]
+            if system not in of_system:
+                of_system[system] = _engine(entry, catalogue[entry["engine"]], system)
+            by_host[host].append(of_system[system])
     used = {catalogue[entry["engine"]].data["artifact"] for entry in entries}
     return {
         "fleet": header,
         "models": {names.model_key(entry["namespace"], entry["name"]): entry for entry in entries},
         "hosts": {
-            host: {
-                **_host(host, addresses[host], header["ingress_port"], by_host[host], catalogue),
-                "system": systems[host],
-                "run_root": names.RUN_ROOTS[systems[host]],
-            }
+            host: _host(
+                host,
+                addresses[host],
+                systems[host],
+                header["ingress_port"],
+                by_host[host],
+                catalogue,
+            )
             for host in members
         },
         "namespaces": sorted({entry["namespace"] for entry in entries}),
@@ -143,6 +150,7 @@ def _daemon(engine: Dict[str, Any], data: Mapping[str, Any]) -> Dict[str, Any]:
 def _host(
     host: str,
     address: str,
+    system: str,
     port: int,
     engines: List[Dict[str, Any]],
     catalogue: Mapping[str, Engine],
@@ -159,6 +167,8 @@ def _host(
     }
     return {
         "name": host,
+        "system": system,
+        "run_root": names.RUN_ROOTS[system],
         "address": address,
         "port": port,
         "names": [] if by_ip else [address],

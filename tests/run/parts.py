@@ -20,7 +20,8 @@ class Part:
     :ivar needs: a glob; while nothing matches it there is nothing to check, and the row says so
     :ivar bed: ``must``: fails without the test bed; ``may``: some of its tests need it, and are
         skipped without it
-    :ivar claims: the bed that it uses as it likes: no other part with the same claim runs meanwhile
+    :ivar claims: what it needs for itself, a bed or the making of beds: no other part with the same
+        claim runs meanwhile
     :ivar company: it may run beside others: it reads the repository and changes nothing there
     :ivar limit: seconds after which the part has failed (nothing may hang a run)
     """
@@ -90,7 +91,7 @@ OWN_BEDS = (
             bed="must", claims=_MAKES_BEDS, company=True, limit=1800),
     _pytest("installed", "the archive alone provisions a fleet: oldest and newest versions",
             "tests/package/test_installed.py",
-            bed="must", claims=_MAKES_BEDS, company=True, limit=1800),
+            claims=_MAKES_BEDS, company=True, limit=1800),
 )  # fmt: skip
 # These scenarios leave no bed as others need it.
 _SCENARIOS_WITH_OWN_BED = ("bad_days", "mac")

@@ -67,6 +67,19 @@ def client(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return kubectl("exec", "-n", CLIENTS, "client", "--", "sh", "-c", command, **options)
 
 
+def streamed(model: str, body: dict[str, Any]) -> list[str]:
+    """The events of a streamed chat with a model, as the client pod gets them.
+
+    :param model: where it answers, ``http://...``
+    """
+    said = json.dumps(dict(body, stream=True))
+    text = client(
+        f"curl -sSN --fail-with-body -m 30 {model}/v1/chat/completions"
+        f" -H 'Content-Type: application/json' -d '{said}'"
+    ).stdout
+    return [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+
+
 def token(namespace: str) -> str:
     """The namespace's current relay token, read as the fleet's owner."""
     secret = get("secret", f"token-{namespace}", "-n", "tether-fleet")

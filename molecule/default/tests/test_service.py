@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bed import client, get, kubectl, ssh
+from bed import client, get, kubectl, ssh, streamed
 
 ASK = {"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
 MODELS = [("tiny", "team-a", 80), ("small", "team-b", 8080), ("lone", "team-b", 80)]
@@ -37,12 +37,7 @@ def test_chat(model, where):
 
 @pytest.mark.parametrize("where", [by_name, by_address])
 def test_stream(where):
-    body = json.dumps(dict(ASK, stream=True))
-    text = client(
-        f"curl -sSN --fail-with-body -m 30 {where(*MODELS[0])}/v1/chat/completions"
-        f" -H 'Content-Type: application/json' -d '{body}'"
-    ).stdout
-    events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+    events = streamed(where(*MODELS[0]), ASK)
     assert events[-1] == "[DONE]"
     assert len(events) >= 3
     assert all("choices" in json.loads(event) for event in events[:-1])

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator
 
 import pytest
-from bed import ROOT, bed, client, declared_models, site, ssh, token
+from bed import ROOT, bed, client, declared_models, site, ssh, streamed, token
 
 TINY, SMALL = "http://tiny.team-a.svc", "http://small.team-b.svc"
 BODY = json.dumps({"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]})
@@ -68,12 +68,7 @@ def test_both_systems_serve_one_model() -> None:
 
 
 def test_streams() -> None:
-    body = json.dumps(dict(json.loads(BODY), stream=True))
-    text = client(
-        f"curl -sSN --fail-with-body -m 30 {SMALL}/v1/chat/completions"
-        f" -H 'Content-Type: application/json' -d '{body}'"
-    ).stdout
-    events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+    events = streamed(SMALL, json.loads(BODY))
     assert events[-1] == "[DONE]"
     assert len(events) >= 3
 

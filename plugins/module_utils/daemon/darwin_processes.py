@@ -14,6 +14,7 @@ left its parent is of no job then.
 from __future__ import annotations
 
 import calendar
+import ipaddress
 import os
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
@@ -64,9 +65,9 @@ def connection(one: OpenFile) -> Optional[tcp_table.Socket]:
         there = address(one._replace(name=peer))
         return tcp_table.Socket(
             tcp_table.ESTABLISHED,
-            tcp_table.unmapped(here),
+            tcp_table.unmapped(ipaddress.ip_address(here)),
             int(port),
-            tcp_table.unmapped(there),
+            tcp_table.unmapped(ipaddress.ip_address(there)),
             "",
         )
     except ValueError:

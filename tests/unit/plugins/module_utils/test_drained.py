@@ -12,11 +12,9 @@ import pytest
 from ansible_collections.tether.fleet.plugins.module_utils import drained, tcp_table
 
 
-def sock(
-    peer: str = "10.0.0.9", port: int = 9443, state: str = tcp_table.ESTABLISHED
-) -> tcp_table.Socket:
+def sock(peer: str = "10.0.0.9") -> tcp_table.Socket:
     own = ipaddress.ip_address("10.0.0.1")
-    return tcp_table.Socket(state, own, port, ipaddress.ip_address(peer), "1")
+    return tcp_table.Socket(tcp_table.ESTABLISHED, own, 9443, ipaddress.ip_address(peer), "1")
 
 
 class Clock:
