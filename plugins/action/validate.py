@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Dict, List, Optional
 
 from ansible import constants
 from ansible.errors import AnsibleActionFail, AnsibleError
@@ -17,6 +18,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     doubts,
     inventory,
     lock,
+    mistakes,
     services,
     settings,
 )
@@ -35,7 +37,12 @@ _OPTIONS = {
 }
 
 _KUBECONFIG = "fleet_kubeconfig"
+_UNREADABLE = "cannot be evaluated: %s"
 _HOST_KEYS = ("fleet_address", "ansible_host", "fleet_system", *settings.PER_HOST)
+
+
+def _why(error: AnsibleError) -> str:
+    return _UNREADABLE % " ".join(str(error).split())
 
 
 def _has(depot_dir: Optional[str]) -> Callable[[str, str], bool]:
@@ -71,16 +78,17 @@ class ActionModule(ActionBase):
             given = self._settings(variables, groups, own, found)
             hosts = self._hosts(variables, groups, own, found)
             plan = inventory.resolve(
-                self._value(args, "models", variables, "fleet_models", None),
+                self._entries(args, "models", variables, found, mistakes.MODELS),
                 hosts,
                 groups,
                 catalogue.load(),
                 inventory.Fleet(
-                    name=self._value(args, "fleet_name", variables, "fleet_name", None),
+                    name=self._value(args, "fleet_name", variables, found, "fleet_name"),
                     namespace=self._value(
                         args,
                         "cluster_namespace",
                         variables,
+                        found,
                         "fleet_cluster_namespace",
                         inventory.DEFAULT_NAMESPACE,
                     ),
@@ -88,6 +96,7 @@ class ActionModule(ActionBase):
                         args,
                         "ingress_port",
                         variables,
+                        found,
                         "ingress_port",
                         inventory.INGRESS_PORT,
                     ),
@@ -97,18 +106,11 @@ class ActionModule(ActionBase):
                 expand=os.path.expanduser,
                 pinned=self._pinned(args.get("lock"), given.get(settings.LOCK), found),
                 known=found,
-                satellites=self._value(args, "services", variables, services.SOURCE, None),
+                satellites=self._entries(args, "services", variables, found, services.SOURCE),
+                read_from=plain(variables.get("ansible_inventory_sources") or []),
             )
         except inventory.InventoryErrors as errors:
-            # Returned rather than raised: the mistakes are a list for whoever wants to sort them.
-            result.update(
-                failed=True,
-                msg=str(errors),
-                mistakes=[
-                    {"model": item.model, "key": item.key, "message": item.message}
-                    for item in errors.mistakes
-                ],
-            )
+            result.update(failed=True, msg=str(errors))
             return result
         except (catalogue.CatalogueError, MissingLibraryError, Refusal) as error:
             raise AnsibleActionFail(str(error)) from error
@@ -160,7 +162,13 @@ class ActionModule(ActionBase):
         return {name: item["version"] for name, item in artifacts.items()}
 
     def _value(
-        self, args: Dict[str, Any], key: str, variables: Dict[str, Any], name: str, default: Any
+        self,
+        args: Dict[str, Any],
+        key: str,
+        variables: Dict[str, Any],
+        found: List[inventory.Mistake],
+        name: str,
+        default: Any = None,
     ) -> Any:
         """An option, else the variable of that name (an inventory's own, so it is templated)."""
         # A template that gives none is an empty text in ansible-core 2.17.
@@ -168,7 +176,54 @@ class ActionModule(ActionBase):
             return plain(args[key])
         if variables.get(name) is None:
             return default
-        return plain(self._templar.template(variables[name]))
+        return self._read(None, name, self._of_task(variables), found)
+
+    def _entries(
+        self,
+        args: Dict[str, Any],
+        key: str,
+        variables: Dict[str, Any],
+        found: List[inventory.Mistake],
+        name: str,
+    ) -> Any:
+        """An option, else the list of that variable, with a mistake for each value in it that has
+        a template without one.
+        """
+        if args.get(key) not in (None, ""):
+            return plain(args[key])
+        raw = variables.get(name)
+        if not isinstance(raw, Sequence) or isinstance(raw, str):
+            return self._read(None, name, self._of_task(variables), found)
+        entries, troubles = [], []
+        for entry in raw:
+            told: Dict[str, str] = {}
+            entries.append(self._readable(entry, "", told))
+            troubles.append(told)
+        for label, told in zip(mistakes.labels(entries, name), troubles, strict=True):
+            found += [inventory.Mistake(label, key or "entry", told[key]) for key in told]
+        return entries
+
+    def _readable(self, raw: Any, key: str, told: Dict[str, str]) -> Any:
+        """What a variable gives, with None for every part of it that cannot be evaluated.
+
+        :param key: where it is in its entry
+        :param told: key -> why, of such parts; added to
+        """
+        try:
+            return plain(self._templar.template(raw))
+        except AnsibleError as error:
+            if isinstance(raw, Mapping):
+                return {
+                    plain(name): self._readable(raw[name], mistakes.join(key, str(name)), told)
+                    for name in raw
+                }
+            if isinstance(raw, Sequence) and not isinstance(raw, str):
+                return [
+                    self._readable(item, "%s[%d]" % (key, index), told)
+                    for index, item in enumerate(raw)
+                ]
+            told[key] = _why(error)
+            return None
 
     def _settings(
         self,
@@ -236,8 +291,8 @@ class ActionModule(ActionBase):
         try:
             return plain(read(key))
         except AnsibleError as error:
-            why = " ".join(str(error).split())
+            why = _why(error)
             if key == settings.PASSPHRASE:  # whose template may hold a secret
-                why = "is all that it names defined, and the vault's password given?"
-            found.append(inventory.Mistake(where, key, "cannot be evaluated: %s" % why))
+                why = _UNREADABLE % "is all that it names defined, and the vault's password given?"
+            found.append(inventory.Mistake(where, key, why))
             return None

@@ -10,7 +10,8 @@ short_description: Check the fleet's inventory and turn it into a plan
 version_added: "0.1.0"
 description:
   - Checks C(fleet_models), C(fleet_services) and the groups C(fleet_hosts) and C(fleet_cluster)
-    against the inventory contract, and reports every mistake at once, by model and key.
+    against the inventory contract, and reports every mistake at once, by model and key. A value
+    whose template cannot be evaluated is one of them.
   - Checks the fleet's variables that later roles need with them, such as C(relay_image) and
     C(fleet_cluster_networks); docs/inventory.md lists all. They are taken from the hosts that use
     them, else from the task. Of the passphrase only its presence is looked at.
@@ -98,19 +99,4 @@ plan:
   sample:
     namespaces: [team-a]
     versions: {caddy: "2.11.7", llama_server: 0.10068.0}
-mistakes:
-  description: Every mistake found.
-  returned: failure
-  type: list
-  elements: dict
-  contains:
-    model:
-      description: The model as C(namespace/name), C(host NAME), or null for the fleet as a whole.
-      type: str
-    key:
-      description: The key in that entry.
-      type: str
-    message:
-      description: What was found and what was expected.
-      type: str
 """

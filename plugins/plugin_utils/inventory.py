@@ -87,6 +87,7 @@ def resolve(
     pinned: Optional[Mapping[str, str]] = None,
     known: Iterable[Mistake] = (),
     satellites: Any = None,
+    read_from: Iterable[str] = (),
 ) -> Dict[str, Any]:
     """The fleet's plan.
 
@@ -99,12 +100,14 @@ def resolve(
     :param pinned: artifact -> the version that the lock pins; None to leave the lock out
     :param known: mistakes that were found on the way here, to be reported with the others
     :param satellites: ``fleet_services`` as given
+    :param read_from: the files and folders that the inventory was read from
     :return: the plan, see docs/inventory.md
     :raises InventoryErrors: with all mistakes
     """
     found: List[Mistake] = list(known)
-    found += _check_fleet(fleet)
-    found += _check_groups(groups)
+    unread = mistakes.unread(known, None)
+    found += [item for item in _check_fleet(fleet) if item.root not in unread]
+    found += _check_groups(groups, list(read_from))
     members = list(dict.fromkeys(groups.get(HOSTS_GROUP, [])))
     if fleet.settings is not None:
         found += settings.check(fleet.settings, members, hosts, known)
@@ -117,19 +120,20 @@ def resolve(
     if models is None and satellites is not None:
         models = []
     if not isinstance(models, list):
-        what = "is not defined" if models is None else "is %s" % mistakes.describe(models)
-        found.append(Mistake(None, "fleet_models", "%s; expected a list of models" % what))
+        if mistakes.MODELS not in unread:
+            what = "is not defined" if models is None else "is %s" % mistakes.describe(models)
+            found.append(Mistake(None, mistakes.MODELS, "%s; expected a list of models" % what))
         raise InventoryErrors(found)
     entries: List[Dict[str, Any]] = []
-    for index, model in enumerate(models):
-        label = mistakes.label(model, index)
+    for model, label in zip(models, mistakes.labels(models), strict=True):
         own = mistakes.check_shape(model, label)
         # Checks beyond the shape need sound values: each skips the keys that are already wrong.
         wrong = {mistake.root for mistake in own}
         if isinstance(model, dict):
             own += _check_model(model, label, wrong, groups, members, catalogue, fleet)
-        found += own
-        if not own:
+        unknown = mistakes.unread(known, label)
+        found += [item for item in own if item.root not in unknown]
+        if not own and not unknown:
             entry = _normalise(model, groups, members, base, expand)
             engine = catalogue[entry["engine"]]
             entry["health_path"] = engine.data["health"]["path"]
@@ -144,12 +148,13 @@ def resolve(
             + _check_readers(service, label, fleet)
         ),
         lambda texts: _chosen(texts, groups, members),
+        known,
     )
     found += service_mistakes
     others = [
         _with_clients(entry, fleet) if entry["expose"] == "relay" else entry for entry in others
     ]
-    found += _check_duplicates(models + (satellites if isinstance(satellites, list) else []))
+    found += _check_duplicates({mistakes.MODELS: models, services.SOURCE: satellites})
     found += _check_together(entries, catalogue)
     found += _check_guarded(entries, hosts)
     found += services.check_together(others, entries, addresses, fleet.ingress_port)
@@ -196,12 +201,16 @@ def _check_fleet(fleet: Fleet) -> List[Mistake]:
     return found
 
 
-def _check_groups(groups: Mapping[str, List[str]]) -> List[Mistake]:
+def _check_groups(groups: Mapping[str, List[str]], read_from: List[str]) -> List[Mistake]:
     found = []
     if not groups.get(HOSTS_GROUP):
-        found.append(
-            Mistake(None, HOSTS_GROUP, "the group is missing or empty; put the machines into it")
-        )
+        text = "the group is missing or empty; put the machines into it"
+        if not groups.get(CLUSTER_GROUP):
+            # Rather a run in another folder than an inventory without both.
+            text += ". The inventory was read from %s; is it the right one? -i names another" % (
+                ", ".join(read_from) or "nowhere"
+            )
+        found.append(Mistake(None, HOSTS_GROUP, text))
     cluster = groups.get(CLUSTER_GROUP, [])
     if len(cluster) != 1:
         found.append(
@@ -545,19 +554,29 @@ def _check_engine_port(
     return []
 
 
-def _check_duplicates(models: List[Any]) -> List[Mistake]:
-    """Two entries of one name in one namespace, whatever else is wrong with them."""
-    keys = [
-        names.model_key(model["namespace"], model["name"])
-        for model in models
-        if isinstance(model, dict)
-        and isinstance(model.get("name"), str)
-        and isinstance(model.get("namespace"), str)
-    ]
+def _check_duplicates(lists: Mapping[str, Any]) -> List[Mistake]:
+    """Two entries of one name in one namespace, whatever else is wrong with them.
+
+    :param lists: variable -> the entries that it lists, if it does
+    """
+    places: Dict[str, List[str]] = {}
+    for source, entries in lists.items():
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if not isinstance(entry, dict):
+                continue
+            namespace, name = entry.get("namespace"), entry.get("name")
+            if isinstance(namespace, str) and isinstance(name, str):
+                key = names.model_key(namespace, name)
+                places.setdefault(key, []).append("%s[%d]" % (source, index))
     return [
-        Mistake(key, "name", "%d entries of this name in this namespace; expected one" % times)
-        for key, times in Counter(keys).items()
-        if times > 1
+        Mistake(
+            key,
+            "name",
+            "%d entries of this name in this namespace (%s); expected one: rename or remove others"
+            % (len(found), ", ".join(found)),
+        )
+        for key, found in places.items()
+        if len(found) > 1
     ]
 
 

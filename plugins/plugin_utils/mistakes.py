@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Set
 
 from ansible_collections.tether.fleet.plugins.plugin_utils.guard import nearest
 from ansible_collections.tether.fleet.plugins.plugin_utils.schema import validator
 
 SCHEMA = "inventory_schema.yml"
+MODELS = "fleet_models"
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,19 @@ class InventoryErrors(Exception):  # noqa: N818 - it is all of them at once
         super().__init__("\n  - ".join([head] + [mistake.line() for mistake in self.mistakes]))
 
 
-def label(model: Any, index: int, source: str = "fleet_models") -> str:
-    """What a model is called in messages: its key, or its place when it has no usable one.
+def labels(entries: List[Any], source: str = MODELS) -> List[str]:
+    """What each entry is called in messages: its key, and its place where that is not its own.
 
-    :param source: the variable that lists it
+    :param source: the variable that lists them
     """
+    plain = [_label(entry, index, source) for index, entry in enumerate(entries)]
+    return [
+        "%s (%s[%d])" % (text, source, index) if plain.count(text) > 1 else text
+        for index, text in enumerate(plain)
+    ]
+
+
+def _label(model: Any, index: int, source: str) -> str:
     if isinstance(model, dict):
         namespace, name = model.get("namespace"), model.get("name")
         if isinstance(namespace, str) and isinstance(name, str) and namespace and name:
@@ -62,6 +71,11 @@ def label(model: Any, index: int, source: str = "fleet_models") -> str:
         if isinstance(name, str) and name:
             return "%s[%d] (%s)" % (source, index, name)
     return "%s[%d]" % (source, index)
+
+
+def unread(known: Iterable[Mistake], where: Optional[str]) -> Set[str]:
+    """The keys of an entry of which a mistake is known already: nothing else is said of them."""
+    return {item.root for item in known if item.model == where}
 
 
 def check_shape(model: Any, where: str, schema: str = SCHEMA) -> List[Mistake]:
@@ -99,7 +113,7 @@ def _translate(error: Any, where: str) -> List[Mistake]:
         missing = [key for key in error.validator_value if key not in error.instance]
         # jsonschema reports each missing key as an error of its own, which looks alike.
         return [
-            Mistake(where, _join(path, key), "is missing; expected %s" % _expected(schema, key))
+            Mistake(where, join(path, key), "is missing; expected %s" % _expected(schema, key))
             for key in missing
             if repr(key) in error.message
         ]
@@ -109,7 +123,7 @@ def _translate(error: Any, where: str) -> List[Mistake]:
         return [
             Mistake(
                 where,
-                _join(path, str(key)),
+                join(path, str(key)),
                 "no such key%s; keys are %s" % (nearest(str(key), known), ", ".join(known)),
             )
             for key in unknown
@@ -155,11 +169,12 @@ def _expected(schema: Dict[str, Any], key: str) -> str:
 def _path(parts: Any) -> str:
     text = ""
     for part in parts:
-        text = "%s[%d]" % (text, part) if isinstance(part, int) else _join(text, str(part))
+        text = "%s[%d]" % (text, part) if isinstance(part, int) else join(text, str(part))
     return text
 
 
-def _join(path: str, key: str) -> str:
+def join(path: str, key: str) -> str:
+    """The path of a key of what is at a path."""
     return "%s.%s" % (path, key) if path else key
 
 

@@ -48,12 +48,14 @@ def check(
     services: Any,
     judge: Callable[[Dict[str, Any], str], List[Mistake]],
     choose: Callable[[List[str]], List[str]],
+    known: Iterable[Mistake] = (),
 ) -> Tuple[List[Dict[str, Any]], List[Mistake]]:
     """The sound entries, normalised, and everything that is wrong with the others.
 
     :param services: ``fleet_services`` as given
     :param judge: what is wrong with an entry's namespace and hosts, as for a model
     :param choose: the hosts that a sound entry's ``hosts`` mean
+    :param known: what could not be read of the entries
     """
     if services is None:
         return [], []
@@ -62,15 +64,15 @@ def check(
         return [], [Mistake(None, SOURCE, text)]
     entries: List[Dict[str, Any]] = []
     found: List[Mistake] = []
-    for index, service in enumerate(services):
-        label = mistakes.label(service, index, SOURCE)
+    for service, label in zip(services, mistakes.labels(services, SOURCE), strict=True):
         own = mistakes.check_shape(service, label, SCHEMA)
         if isinstance(service, dict):
             own += judge(service, label)
             wrong = {mistake.root for mistake in own}
             own += [item for item in _check_one(service, label) if item.root not in wrong]
-        found += own
-        if not own:
+        unread = mistakes.unread(known, label)
+        found += [item for item in own if item.root not in unread]
+        if not own and not unread:
             entries.append(_normalise(service, choose))
     return entries, found
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import email.utils
 import json
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
@@ -378,8 +379,20 @@ def _connect(module: Optional[AnsibleK8SModule], access: Dict[str, Any]) -> Any:
     elif isinstance(error, ApiException):
         raise refused_connection(error, _configuration()) from error
     elif not isinstance(error, HTTPError):
-        raise way_in.no_configuration(error) from error
+        raise way_in.no_configuration(error, _path_given(module, access)) from error
     raise way_in.no_connection(_dialled(error) or str(_configuration().host), error) from error
+
+
+def _path_given(module: Optional[AnsibleK8SModule], access: Dict[str, Any]) -> str:
+    """The kubeconfig's path as it was given; empty for none, and for a kubeconfig given whole."""
+    for given in (
+        module.params.get("kubeconfig") if module else access.get("kubeconfig"),
+        os.environ.get("K8S_AUTH_KUBECONFIG"),
+        os.environ.get("KUBECONFIG"),
+    ):
+        if given:
+            return given if isinstance(given, str) else ""
+    return ""
 
 
 def _dialled(error: Exception) -> str:

@@ -68,8 +68,11 @@ def no_connection(server: str, error: BaseException) -> Refusal:
     return Refusal("the Kubernetes API at %s" % server, words, "an answer", remedy)
 
 
-def no_configuration(error: BaseException) -> Refusal:
-    """The refusal for credentials that cannot even be read."""
+def no_configuration(error: BaseException, path: str) -> Refusal:
+    """The refusal for credentials that cannot even be read.
+
+    :param path: where they were to be read; empty where that is not known
+    """
     text = " ".join(str(error).split()).removeprefix("Could not create API client: ")
     if isinstance(error, ValueError) and "header value" in text:
         text = "a credential that no header can hold"  # which http.client would quote
@@ -77,7 +80,7 @@ def no_configuration(error: BaseException) -> Refusal:
         text = "it has not the form of one: %s" % text  # what the library stumbled over
     return Refusal(
         "the way to the Kubernetes API",
-        "no usable kubeconfig (%s)" % text[:300],
+        "no usable kubeconfig%s (%s)" % (" at %s" % path if path else "", text[:300]),
         "one that kubectl could use",
         "Check fleet_kubeconfig and fleet_kube_context",
     )

@@ -147,6 +147,69 @@ def test_every_mistake_is_in_one_message(tmp_path):
         assert words in text
 
 
+def test_values_that_cannot_be_evaluated_are_named_by_model_and_key(tmp_path):
+    files = [dict(MODEL["files"][0], source="{{ nowhere }}/tiny.gguf")]
+    code, text, plans = play(
+        tmp_path,
+        [
+            dict(MODEL, files=files, port="80"),
+            dict(MODEL, name="other", engine="{{ nothing }}"),
+            dict(MODEL, name="{{ nothing }}"),
+            "{{ nothing }}",
+        ],
+        fleet_name="{{ nothing }}",
+        fleet_services=[{"name": "images", "namespace": "team-a", "hosts": ["{{ nothing }}"]}],
+    )
+    assert code != 0
+    assert plans == {}
+    for words in (
+        "fleet_name: cannot be evaluated: 'nothing' is undefined",
+        "team-a/tiny: files[0].source: cannot be evaluated: 'nowhere' is undefined",
+        "team-a/tiny: port: is",
+        "team-a/other: engine: cannot be evaluated: 'nothing' is undefined",
+        "fleet_models[2]: name: cannot be evaluated: 'nothing' is undefined",
+        "fleet_models[3]: entry: cannot be evaluated: 'nothing' is undefined",
+        "team-a/images: hosts[0]: cannot be evaluated: 'nothing' is undefined",
+    ):
+        assert words in text, text
+    # Nothing else is said of what is not known.
+    for words in ("engine: is", "name: is", "entry: is", "hosts[0]: is", "files[0].source: is"):
+        assert words not in text, text
+    assert "fleet_name: is" not in text
+
+
+def test_a_list_of_models_that_cannot_be_evaluated(tmp_path):
+    code, text, _plans = play(tmp_path, "{{ models_of_team_a + models_of_team_b }}")
+    assert code != 0
+    assert "The inventory has 1 mistake; nothing was changed." in text
+    assert "fleet_models: cannot be evaluated: 'models_of_team_a' is undefined" in text
+
+
+@pytest.mark.parametrize("playbook", ["site", "drain", "undrain"])
+def test_another_inventory_than_the_fleets_is_refused(tmp_path, playbook):
+    """Where no host matches a play, Ansible ends well: as if there had been nothing to do."""
+    (tmp_path / "others.yml").write_text(yaml.safe_dump({"web": {"hosts": {"web1": None}}}))
+    argv = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", "others.yml"]
+    environ = dict(os.environ, ANSIBLE_LOCAL_TEMP=str(tmp_path / "tmp"), ANSIBLE_NOCOLOR="1")
+    environ["ANSIBLE_COLLECTIONS_PATH"] = os.path.join(ROOT, ".ansible", "collections")
+    environ["ANSIBLE_INJECT_FACT_VARS"] = "False"
+    done = subprocess.run(
+        [*argv, "tether.fleet." + playbook],
+        env=environ,
+        cwd=str(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    text = done.stdout + done.stderr
+    assert done.returncode == 2, text
+    assert "fleet_hosts: the group is missing or empty" in text
+    assert (
+        "The inventory was read from %s; is it the right one?" % (tmp_path / "others.yml") in text
+    )
+
+
 def test_mistakes_in_the_fleets_variables_are_in_the_same_message(tmp_path):
     code, text, plans = play(
         tmp_path,

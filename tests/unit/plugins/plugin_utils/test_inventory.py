@@ -245,6 +245,16 @@ def test_models_that_are_no_list(models, words):
 def test_duplicates_in_a_namespace():
     found = mistakes([model(), model(port=81), model(name="other")])
     assert [(m.model, m.key) for m in found] == [("team-a/tiny", "name")]
+    assert "(fleet_models[0], fleet_models[1])" in found[0].message
+
+
+def test_mistakes_of_two_models_with_one_name_can_be_told_apart():
+    found = mistakes([model(port=0), model(port=70000), model(name="other", port=0)])
+    assert [m.model for m in found if m.key == "port"] == [
+        "team-a/tiny (fleet_models[0])",
+        "team-a/tiny (fleet_models[1])",
+        "team-a/other",
+    ]
 
 
 def test_one_name_in_two_namespaces_is_fine():

@@ -134,6 +134,30 @@ def test_an_error_that_is_its_own_reason_ends() -> None:
     assert way_in.innermost(error).startswith("HTTPSConnectionPool")
 
 
+@pytest.mark.parametrize(
+    ("given", "environment", "words"),
+    [
+        ("/root/nowhere", {}, "no usable kubeconfig at /root/nowhere ("),
+        (None, {"K8S_AUTH_KUBECONFIG": "/a", "KUBECONFIG": "/b"}, "no usable kubeconfig at /a ("),
+        (None, {"KUBECONFIG": "/b"}, "no usable kubeconfig at /b ("),
+        # A kubeconfig given whole is a secret.
+        ({"users": [{"user": {"token": "secret"}}]}, {}, "no usable kubeconfig ("),
+        (None, {}, "no usable kubeconfig ("),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, given: Any, environment: dict[str, str], words: str
+) -> None:
+    for name in ("K8S_AUTH_KUBECONFIG", "KUBECONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    path = client._path_given(None, {"kubeconfig": given})
+    text = str(way_in.no_configuration(ValueError("Invalid kube-config file"), path))
+    assert words in text
+    assert "secret" not in text
+
+
 def bearer(claims: Any) -> str:
     middle = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return "Bearer e30.%s.c2ln" % middle
