@@ -128,6 +128,11 @@ endpoints:
       changes:
         - {action: update, kind: ConfigMap, name: team-a/tiny-relay}
         - {action: update, kind: Secret, name: team-a/tiny-relay}
+marked:
+  description: The hosts of which it is new that they drain (V(draining)) or serve (V(serving)).
+  returned: success, where hosts are marked
+  type: dict
+  sample: {gpu1: draining}
 untold:
   description:
     - Why models and services could not be told, or not wholly, by namespace and name. Their
@@ -158,7 +163,7 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 # The states that mark records.
-MARKS = ("draining", "restarting", "serving")
+MARKS = (*marking.BY_HAND, "restarting")
 
 
 def main() -> None:

@@ -11,9 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
+from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels
+
 COLLECTION = "tether.fleet."
 # Raised when a key of the document changes its meaning or goes away.
 SCHEMA = 1
+# The kind of a change that says whether a machine drains or serves.
+MARK = "mark"
 # The row of what is done once for all hosts. No host can have this name.
 CONTROLLER = "(controller)"
 HIDDEN = (
@@ -151,6 +155,8 @@ class Run:
         elif noun == "registration" and isinstance(result.get("endpoints"), Mapping):
             for key, said in result["endpoints"].items():
                 changes = self._read_changes(self._model(key, result), said, changes)
+            for machine, mark in (result.get("marked") or {}).items():
+                changes = self._read_mark(str(machine), str(mark), changes)
         elif noun == "relay_probe" and isinstance(result.get("models"), Mapping):
             for key, answer in result["models"].items():
                 self._model(key, result).probe = dict(answer)
@@ -196,6 +202,14 @@ class Run:
             if step in rest:
                 rest.remove(step)
         return rest
+
+    def _read_mark(
+        self, machine: str, mark: str, changes: List[Dict[str, str]]
+    ) -> List[Dict[str, str]]:
+        """Notes at the machine what its record says; returns the changes of other things."""
+        self._host(machine).changes.append({"action": "update", "kind": MARK, "name": mark})
+        record = labels.record_name(machine)
+        return [step for step in changes if step["name"].rpartition("/")[2] != record]
 
     def _model(self, key: str, result: Mapping[str, Any]) -> _Model:
         model = self._models.setdefault(key, _Model())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.plan import printable
-from ansible_collections.tether.fleet.plugins.plugin_utils.summary import CONTROLLER, totals
+from ansible_collections.tether.fleet.plugins.plugin_utils.summary import CONTROLLER, MARK, totals
 
 MIN_WIDTH, MAX_WIDTH = 80, 120
 # Styles of a line: the callback gives them colours.
@@ -158,6 +158,8 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _phrase(verb: str, kind: str, names: Sequence[str], limit: int) -> str:
+    if kind == MARK:
+        return " and ".join(names)
     short = {name.removesuffix(".service").rsplit("/", 1)[-1]: name for name in names}
     # Two namespaces may have a file of one name: twice the same word would say less than a number.
     if kind in _BY_NAME and len(names) <= limit and len(short) == len(names):

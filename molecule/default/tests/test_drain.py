@@ -81,8 +81,9 @@ def test_a_drained_host_can_be_stopped_without_anybody_noticing(undrained):
         assert done.returncode == 0, done.stdout
         assert mark("gpu1") and not mark("gpu2")
         told = " ".join(done.stdout.split())
-        assert "team-b/small: no host is left to serve." in told
+        assert "team-b/small: no host is left to serve." in " ".join(done.stderr.split())
         assert "Drained: gpu1. Nobody is connected" in told
+        assert re.search(r"^gpu1 +draining$", done.stdout, re.MULTILINE)
         assert ssh("gpu1", CONNECTED).stdout == ""
         ssh("gpu1", "systemctl stop tether-ingress tether-engine-team-a.tiny")
         again = playbook("drain", "-e", "drain_hosts=gpu1")
@@ -97,6 +98,7 @@ def test_a_drained_host_can_be_stopped_without_anybody_noticing(undrained):
         done = playbook("undrain", "-e", "drain_hosts=gpu1")
         assert done.returncode == 0, done.stdout
         assert not mark("gpu1")
+        assert re.search(r"^gpu1 +serving$", done.stdout, re.MULTILINE)
         requests.go_on()
     assert set(requests.statuses) == {"200"}
     # Its health checks are back.

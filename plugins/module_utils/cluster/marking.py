@@ -8,7 +8,7 @@ that is refused for whatever reason, is told of a drain like any other, and is t
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import (
     endpoints,
@@ -24,6 +24,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.cluster.writer import
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
+DRAINING, SERVING = "draining", "serving"
+BY_HAND = (DRAINING, SERVING)
 # So many models that could not be told are told of one by one.
 _TOLD = 10
 
@@ -55,14 +57,15 @@ def observe(client: Client, desired: Dict[str, Any]) -> Dict[str, Any]:
 def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
     """Hosts begin or end to drain; nothing else in their records changes, nor in the cluster.
 
-    ``facts["untold"]`` says by model why its relays cannot be told.
+    ``facts["untold"]`` says by model why its relays cannot be told; ``facts["marked"]`` what
+    was said of which host by hand; ``facts["alone"]`` which models no host is left to serve.
 
     :raises Refusal: for all hosts together that are to drain and that no relay knows
     """
     fleet, place, state = desired["fleet"], desired["fleet_namespace"], desired["state"]
     named = {labels.record_name(host): host for host in desired["hosts"]}
     unknown = sorted(host for name, host in named.items() if name not in observed["records"])
-    if unknown and state != "serving":
+    if unknown and state != SERVING:
         raise Refusal(
             "hosts to drain",
             "no registration record of %s in namespace %s" % (", ".join(unknown), place),
@@ -70,7 +73,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             "Leave those out, or run site.yml for them first",
         )
     now = observed["now"].strftime("%Y-%m-%dT%H:%M:%SZ")
-    result = Plan(facts={"records": {}, "refused": {}})
+    result = Plan(facts={"records": {}, "refused": {}, "marked": {}})
     marks: Dict[str, endpoints.Mark] = {}
     # The records first: where a run is killed, the next one sees what relays have not been told.
     for name, live in sorted(observed["records"].items()):
@@ -81,10 +84,20 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
             data = live.get("data") or {}
             item = registration.config_map(name, data, fleet, place, since)
             result.steps.append(step("update", item, live))
+            if state in BY_HAND:
+                result.facts["marked"][labels.record_host(name)] = state
+    result.facts["alone"] = _alone(marks) if state == DRAINING else []
     steps, untold = endpoints.plan(fleet, observed["live"], marks, observed["now"])
     result.steps += steps
     result.facts["untold"] = untold
     return result
+
+
+def _alone(marks: Dict[str, endpoints.Mark]) -> List[str]:
+    """The models that only hosts serve that drain."""
+    offered = {model for mark in marks.values() for model in mark.models}
+    offered -= {model for mark in marks.values() if not mark.since for model in mark.models}
+    return sorted("%s/%s" % model for model in offered)
 
 
 def _mark(state: str, named: bool, since: str, now: str) -> str:
@@ -100,7 +113,7 @@ def _mark(state: str, named: bool, since: str, now: str) -> str:
         return (since or registration.restarting(now)) if named else ""
     if not named:
         return since
-    if state == "serving":
+    if state == SERVING:
         return ""
     return since if since and not registration.is_restarting(since) else now
 
@@ -130,4 +143,11 @@ def told(outcome: Outcome) -> Dict[str, Any]:
     warnings = list(untold.values())[:_TOLD]
     if len(untold) > _TOLD:
         warnings.append("%d more models or services could not be told." % (len(untold) - _TOLD))
-    return {"endpoints": changed, "untold": untold, "warnings": warnings}
+    if alone := outcome.plan.facts["alone"]:
+        warnings.append(
+            "%s: no host is left to serve. Requests wait a while (relay_host_wait), then they are"
+            " refused, until undrain.yml is run; those of a service that is exposed directly are"
+            " refused at once." % ", ".join(alone)
+        )
+    marked = outcome.plan.facts["marked"]
+    return {"endpoints": changed, "untold": untold, "marked": marked, "warnings": warnings}

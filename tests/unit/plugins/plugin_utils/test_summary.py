@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from ansible_collections.tether.fleet.plugins.plugin_utils import summary_table
 from ansible_collections.tether.fleet.plugins.plugin_utils.summary import (
     CONTROLLER,
     HIDDEN,
@@ -134,6 +135,19 @@ def test_a_mark_is_the_hosts_record_s_and_what_follows_the_models() -> None:
     assert document["hosts"]["cluster"]["changes"] == [record]
     model = document["models"]["team-a/tiny"]
     assert (model["state"], model["changes"], model["failures"]) == ("unknown", [config], [])
+
+
+@pytest.mark.parametrize("mark", ["draining", "serving"])
+def test_a_mark_by_hand_is_the_machines(mark: str) -> None:
+    one = run()
+    record = {"action": "update", "kind": "ConfigMap", "name": "tether-fleet/host-gpu1"}
+    said = {"changes": [record], "endpoints": {}, "marked": {"gpu1": mark}}
+    one.ok("cluster", "Mark", "tether.fleet.registration", said)
+    document = one.finish(set())
+    assert document["hosts"]["cluster"]["changes"] == []
+    changes = document["hosts"]["gpu1"]["changes"]
+    assert changes == [{"action": "update", "kind": "mark", "name": mark}]
+    assert summary_table.fold(changes) == mark
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 from hypothesis import given
@@ -162,6 +162,26 @@ def test_a_mark_changes_nothing_else_and_is_kept() -> None:
     assert marks("serving", serving).steps == []
     (step,) = marks("serving", earlier).steps
     assert step.data["object"] == serving
+
+
+@pytest.mark.parametrize(
+    ("state", "other", "alone"),
+    [
+        ("draining", "", []),
+        # That one was drained by an earlier call.
+        ("draining", "2026-01-01T00:00:00Z", ["a/m"]),
+        ("serving", "2026-01-01T00:00:00Z", []),
+        ("restarting", "2026-01-01T00:00:00Z", []),
+    ],
+)
+def test_models_that_no_host_is_left_to_serve(state: str, other: str, alone: List[str]) -> None:
+    both = [
+        registration.record_object(record(), "demo", "f"),
+        registration.record_object(record(host="gpu2"), "demo", "f", other),
+    ]
+    plan = marks(state, *both)
+    assert plan.facts["alone"] == alone
+    assert plan.facts["marked"] == ({"gpu1": "draining"} if state == "draining" else {})
 
 
 def test_a_new_registration_keeps_the_mark() -> None:
