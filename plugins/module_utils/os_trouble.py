@@ -38,14 +38,14 @@ _OTHERS: Dict[int, Tuple[str, str]] = {
     ),
     errno.EACCES: (
         "root to be allowed to",
-        "Look for what forbids it even to root: SELinux, AppArmor (dmesg), a network file system; on"
-        " a Mac, that Remote Login in System Settings allows no full disk access",
+        "Look for what forbids it even to root: SELinux, AppArmor (dmesg), a network file system;"
+        " on a Mac, that Remote Login in System Settings allows no full disk access",
     ),
     errno.EPERM: (
         "root to be allowed to",
-        "Look for what forbids it even to root: an immutable file (lsattr), SELinux or AppArmor; on a"
-        " Mac a flag of the file (ls -lO), System Integrity Protection, or that Remote Login in System"
-        " Settings allows no full disk access",
+        "Look for what forbids it even to root: an immutable file (lsattr), SELinux or AppArmor;"
+        " on a Mac a flag of the file (ls -lO), System Integrity Protection, or that Remote Login"
+        " in System Settings allows no full disk access",
     ),
 }
 
@@ -77,9 +77,9 @@ def words(error: OSError, paths: Optional[Tuple[str, ...]] = None) -> Words:
             what,
             "a read-only file system, mounted at %s" % mount,
             "one that can be written",
-            "Find out why (Linux: dmesg, /etc/fstab; macOS: diskutil verifyVolume): after a disk error"
-            " the kernel mounts it so. Then run mount -o remount,rw %s (macOS: mount -uw), and the"
-            " playbook again" % mount,
+            "Find out why (Linux: dmesg, /etc/fstab; macOS: diskutil verifyVolume): after a disk"
+            " error the kernel mounts it so. Then run mount -o remount,rw %s (macOS: mount -uw),"
+            " and the playbook again" % mount,
         )
     expected, remedy = _OTHERS.get(
         error.errno or 0, ("it to work", "Look at that path on the host, then run again")

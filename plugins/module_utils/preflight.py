@@ -282,8 +282,9 @@ def _check_read_only(paths: Dict[str, str], findings: List[Dict[str, str]]) -> N
             "file system at %s" % mount,
             "it read-only, with %s on it" % below,
             "one that can be written",
-            "Find out why (Linux: dmesg, /etc/fstab; macOS: diskutil verifyVolume): after a disk error"
-            " the kernel mounts it so. Then run mount -o remount,rw %s (macOS: mount -uw)" % mount,
+            "Find out why (Linux: dmesg, /etc/fstab; macOS: diskutil verifyVolume): after a disk"
+            " error the kernel mounts it so. Then run mount -o remount,rw %s (macOS: mount -uw)"
+            % mount,
         )
 
 
