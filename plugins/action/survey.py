@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 from typing import Any, Dict, List
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -16,6 +17,7 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
     depot,
     identity,
     lock,
+    mac_notes,
     record,
     signing,
     survey,
@@ -25,11 +27,15 @@ from ansible_collections.tether.fleet.plugins.plugin_utils import (
 from ansible_collections.tether.fleet.plugins.plugin_utils.controller import ControllerAction
 from ansible_collections.tether.fleet.plugins.plugin_utils.send import FailedError
 
+# Seconds between two looks at a host that is still on its way.
+_PAUSE = 2.0
+
 
 class ActionModule(ControllerAction):
     TRANSFERS_FILES = False
     ARGUMENT_SPEC = {
         "manage_packages": {"type": "bool", "default": True},
+        "settle": {"type": "float", "default": 0.0},
         "host": {"type": "dict", "required": True},
         "parts": {"type": "dict", "required": True},
         "artifacts": {
@@ -60,6 +66,19 @@ class ActionModule(ControllerAction):
     }
 
     def act(self, arguments: Dict[str, Any], task_vars: Dict[str, Any]) -> Dict[str, Any]:
+        deadline = time.monotonic() + arguments["settle"]
+        while True:
+            result = self._look(arguments, task_vars)
+            # Where nothing is to be done a run is quiet.
+            if not any(result["differences"].values()):
+                return result
+            if time.monotonic() >= deadline:
+                mac = mac_notes.notes(result["preflight"].get("mac", {}))
+                result["warnings"] = ["%s: %s" % (arguments["host"]["name"], text) for text in mac]
+                return result
+            time.sleep(_PAUSE)
+
+    def _look(self, arguments: Dict[str, Any], task_vars: Dict[str, Any]) -> Dict[str, Any]:
         host = arguments["host"]
         pins = self.read_lock(arguments["artifacts"]["lock"])
         parts = dict(arguments["parts"])

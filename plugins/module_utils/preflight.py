@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from ansible_collections.tether.fleet.plugins.module_utils import os_trouble
+from ansible_collections.tether.fleet.plugins.module_utils import mac_facts, os_trouble
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base, processes
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
@@ -37,6 +37,8 @@ _FAMILIES = {
 
 # What an inventory calls a system -> what the kernel does.
 _SYSTEMS = {"linux": "Linux", "macos": "Darwin"}
+# What the wheels of MLX are tagged for (macosx_14_0); the ingress, made with Go 1.26, needs 12.
+_OLDEST_MACOS = "14"
 # Of what a host needs beyond its system, macOS ships everything.
 _ONLY_LINUX = ("nftables",)
 
@@ -129,6 +131,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
             if os_trouble.is_read_only(path)
         },
         "listeners": processes.listeners(desired["port"]) if desired["port"] else [],
+        "mac": mac_facts.read() if platform.system() == "Darwin" else {},
         "gpu_devices": sorted(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/dri/render*")),
     }
 
@@ -152,6 +155,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         skew = round(observed["time"] - desired["controller_time"], 1)
     _check_base(desired, observed, name, findings)
     _check_read_only(observed["read_only"], findings)
+    _check_mac(observed["mac"], findings)
     _check_space(observed["space"], short)
     if desired["missing_space"] == "fail":
         findings += short
@@ -193,6 +197,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         "clock_skew": skew,
         "missing_packages": missing,
         "gpu_devices": observed["gpu_devices"],
+        "mac": observed["mac"],
         "space": [
             {key: item[key] for key in ("path", "free", "total")} for item in observed["space"]
         ],
@@ -285,6 +290,18 @@ def _check_read_only(paths: Dict[str, str], findings: List[Dict[str, str]]) -> N
             "Find out why (Linux: dmesg, /etc/fstab; macOS: diskutil verifyVolume): after a disk"
             " error the kernel mounts it so. Then run mount -o remount,rw %s (macOS: mount -uw)"
             % mount,
+        )
+
+
+def _check_mac(mac: Dict[str, Any], findings: List[Dict[str, str]]) -> None:
+    version = mac.get("version")
+    if version and _version(version) < _version(_OLDEST_MACOS):
+        _add(
+            findings,
+            "macOS",
+            version,
+            "%s or newer" % _OLDEST_MACOS,
+            "Update it (System Settings, General, Software Update)",
         )
 
 

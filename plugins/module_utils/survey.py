@@ -19,6 +19,7 @@ from ansible_collections.tether.fleet.plugins.module_utils import (
     files,
     firewall,
     host_key,
+    mac_settings,
     model_store,
     preflight,
     published,
@@ -38,6 +39,8 @@ PARTS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
     "engine": (None, base.ARGUMENT_SPEC),
     "ingress_files": (files, files.SURVEY_SPEC),
     "ingress": (None, base.ARGUMENT_SPEC),
+    "mac_settings": (mac_settings, mac_settings.ARGUMENT_SPEC),
+    "boot": (None, base.ARGUMENT_SPEC),
     "published": (published, published.ARGUMENT_SPEC),
 }
 

@@ -24,8 +24,9 @@ options:
   parts:
     description:
       - For C(preflight), C(accounts), C(directories), C(firewall), C(engine), C(ingress_files) and
-        C(ingress) the options that their modules get. The token files are added to
-        C(ingress_files). Without C(firewall), the firewall is not looked at.
+        C(ingress) the options that their modules get; C(boot) are daemons too. The token files are
+        added to C(ingress_files). Without C(firewall), the firewall is not looked at, nor are
+        C(mac_settings) and C(boot) where they are left out.
     type: dict
     required: true
   artifacts:
@@ -62,6 +63,12 @@ options:
     description: Whether missing packages may be installed; otherwise they are no difference.
     type: bool
     default: true
+  settle:
+    description:
+      - Seconds for which it is asked again while something differs, as after a restart of the host,
+        when engines load their models.
+    type: float
+    default: 0
   registration:
     description: What the host's record is made of, beside what is found on the host.
     type: dict

@@ -18,6 +18,7 @@ COLLECTION = "tether.fleet."
 SCHEMA = 1
 # The kind of a change that says whether a machine drains or serves.
 MARK = "mark"
+_REBOOT = "ansible.builtin.reboot"
 # The row of what is done once for all hosts. No host can have this name.
 CONTROLLER = "(controller)"
 HIDDEN = (
@@ -70,6 +71,9 @@ class Run:
 
     def ok(self, host: str, task: str, action: str, result: Mapping[str, Any]) -> None:
         """A task's success, or a failure that the playbook keeps for later."""
+        if action == _REBOOT and result.get("rebooted"):
+            step = {"action": "restart", "kind": "machine", "name": host}
+            self._host(host).changes.append(step)
         if not _is_ours(action):
             return
         for part in parts(result):

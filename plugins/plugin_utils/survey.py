@@ -14,6 +14,8 @@ MENDED_BY: Dict[str, Tuple[str, ...]] = {
     "packages": ("baseline",),
     "accounts": ("baseline",),
     "directories": ("baseline",),
+    "mac_settings": ("baseline",),
+    "boot": ("baseline",),
     "firewall": ("firewall",),
     "artifact": ("depot", "artifact"),
     "model_store": ("depot", "model_store"),

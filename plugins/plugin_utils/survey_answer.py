@@ -73,9 +73,18 @@ def _is_part(part: Any) -> bool:
     )
 
 
+def _mac(facts: Any) -> List[str]:
+    if isinstance(facts, Mapping) and all(
+        isinstance(value, str) if key == "version" else value in (None, True, False)
+        for key, value in facts.items()
+    ):
+        return []
+    return ["preflight: mac"]
+
+
 def _preflight(answer: Mapping[str, Any]) -> List[str]:
     facts = answer.get("preflight", {}).get("facts", {})
-    wrong = []
+    wrong = _mac(facts.get("mac", {}))
     if facts.get("platform") not in (None, *lock.PLATFORMS):
         wrong.append("preflight: platform %s" % json.dumps(facts["platform"])[:80])
     if not _is_texts(facts.get("missing_packages") or []):

@@ -11,16 +11,21 @@ from __future__ import annotations
 import json
 import os
 import plistlib
+import re
 import signal
+import threading
 import time
 from contextlib import contextmanager
 from typing import Any, Iterator
 
 import pytest
-from bed import ROOT, bed, client, declared_models, site, ssh, streamed, token
+from bed import ROOT, bed, client, declared_models, playbook, site, ssh, streamed, token
+from going_on import Requests
 
 TINY, SMALL = "http://tiny.team-a.svc", "http://small.team-b.svc"
 BODY = json.dumps({"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]})
+# What stands in for macOS on the emulated Mac, for what no tool of it sets.
+EMULATED = "PYTHONPATH=/usr/lib/emulated-mac EMULATED_MAC_ROOT=/ python3"
 LABELS = ("tether-ingress", "tether-engine-team-a.tiny", "tether-engine-team-b.small")
 
 
@@ -119,6 +124,24 @@ def test_accounts_are_hidden_and_nobody_logs_in_to_them() -> None:
         assert record["IsHidden"] == "1"
 
 
+def power() -> dict[str, str]:
+    rows = [line.split() for line in mac("pmset -g custom").splitlines()[1:]]
+    return {row[0]: row[1] for row in rows}
+
+
+def test_it_never_sleeps_and_its_gpu_has_its_memory() -> None:
+    wanted = {"sleep": "0", "disksleep": "0", "autorestart": "1"}
+    assert wanted.items() <= power().items()
+    assert mac("sysctl -n iogpu.wired_limit_mb") == "16000\n"
+    mac("pmset -a sleep 7; sysctl iogpu.wired_limit_mb=9000")
+    found = site("--check", "--diff")
+    assert "-sleep 7\n+sleep 0\n" in found.stdout
+    assert "-iogpu.wired_limit_mb=9000\n+iogpu.wired_limit_mb=16000\n" in found.stdout
+    assert site().returncode == 0
+    assert wanted.items() <= power().items()
+    assert mac("sysctl -n iogpu.wired_limit_mb") == "16000\n"
+
+
 def test_one_change_restarts_one_engine_drained() -> None:
     models = declared_models()
     next(model for model in models if model["name"] == "small")["args"] = ["--ctx-size", "500"]
@@ -144,6 +167,78 @@ def test_all_comes_back_after_a_power_cut() -> None:
     done = site()
     assert done.returncode == 0, done.stdout
     assert "nothing changed, nothing failed" in done.stdout
+
+
+@contextmanager
+def power_button() -> Iterator[None]:
+    """Starts a machine of the bed again that has restarted itself: to the bed it has ended."""
+    done = threading.Event()
+
+    def press() -> None:
+        while not done.wait(0.5):
+            if bed("status", check=False).returncode:
+                bed("up", "--hosts", "mac1,gpu1", timeout=300)
+
+    beside = threading.Thread(target=press)
+    beside.start()
+    try:
+        yield
+    finally:
+        done.set()
+        beside.join()
+
+
+def test_both_machines_are_restarted_and_nobody_notices() -> None:
+    boot = "sysctl -n kern.boottime"
+    before = mac(boot)
+    with power_button(), Requests() as requests:
+        requests.go_on()
+        found = playbook("reboot", "-e", "reboot_hosts=mac1,gpu1", "-e", "reboot_timeout=120")
+        assert found.returncode == 0, found.stdout
+        requests.go_on()
+    assert set(requests.statuses) == {"200"}
+    assert mac(boot) != before
+    # What the boot forgot is set again.
+    assert mac("sysctl -n iogpu.wired_limit_mb") == "16000\n"
+    assert re.search(r"^gpu1, mac1 +restarted 1 machine$", found.stdout, re.MULTILINE)
+    assert "nothing changed, nothing failed" in site().stdout
+
+
+def test_what_does_not_come_back_is_told_and_ends_the_run() -> None:
+    """An engine that is kept from starting at the next boot: the other machine is left alone."""
+    label = "tether-engine-team-b.small"
+    uptime = ssh("gpu1", "systemctl show --property=UserspaceTimestampMonotonic").stdout
+    mac(f"launchctl disable system/{label}")
+    with power_button():
+        found = playbook("reboot", "-e", "reboot_hosts=fleet_hosts", "-e", "reboot_timeout=40")
+    told = " ".join(found.stdout.split())
+    assert found.returncode != 0
+    assert re.search(rf"host mac1: found, 40 s after its restart, [^;]*{label}", told), told
+    assert "gpu1: nothing is restarted there, because mac1 failed." in told
+    assert ssh("gpu1", "systemctl show --property=UserspaceTimestampMonotonic").stdout == uptime
+    assert set(chat(TINY, 4)) == {"200"}
+    assert site().returncode == 0
+    assert set(chat(SMALL, 2)) == {"200"}
+
+
+def test_filevault_is_told_before_any_machine_is_restarted() -> None:
+    before = mac("sysctl -n kern.boottime")
+    mac(f"{EMULATED} -c 'from mac import filevault; filevault.turn(True)'")
+    try:
+        found = playbook("reboot", "-e", "reboot_hosts=fleet_hosts")
+        assert found.returncode != 0
+        assert "mac1: found FileVault on; expected it off, or" in " ".join(found.stdout.split())
+        assert mac("sysctl -n kern.boottime") == before
+        password = "not & a <word>"
+        who = json.dumps({"reboot_filevault_user": "ops", "reboot_filevault_password": password})
+        with power_button():
+            found = playbook("reboot", "-e", "reboot_hosts=mac1", "-e", who, "-vvv")
+        assert found.returncode == 0, found.stdout
+        assert password not in found.stdout + found.stderr
+        assert mac("sysctl -n kern.boottime") != before
+    finally:
+        mac(f"{EMULATED} -c 'from mac import filevault; filevault.turn(False)'")
+    assert set(chat(SMALL, 2)) == {"200"}
 
 
 def test_a_mac_that_the_inventory_calls_linux() -> None:

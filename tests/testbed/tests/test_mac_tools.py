@@ -240,13 +240,16 @@ def test_fdesetup(own_mac: EmulatedMac) -> None:
     mac = own_mac
     assert mac.run("fdesetup", "status").stdout == "FileVault is Off.\n"
     assert mac.rc("fdesetup", "isactive") == 1
-    assert mac.rc("fdesetup", "authrestart", "-delayminutes", "-1") == 1
+    words = ("authrestart", "-delayminutes", "-1", "-inputplist")
+    known = plistlib.dumps({"Username": "ops", "Password": "any"}).decode()
+    assert mac.run("fdesetup", *words, stdin=known).returncode == 1
     mac.python("from mac import filevault; filevault.turn(True)")
     assert mac.run("fdesetup", "status").stdout == "FileVault is On.\n"
     assert mac.rc("fdesetup", "isactive") == 0
     assert mac.run("fdesetup", "supportsauthrestart").stdout == "true\n"
     mac.daemon("org.boots")
-    assert mac.rc("fdesetup", "authrestart", "-delayminutes", "-1") == 0
+    assert mac.run("fdesetup", *words, stdin="").returncode == 1
+    assert mac.run("fdesetup", *words, stdin=known).returncode == 0
     mac.reboot()
     assert mac.rc("launchctl", "print", "system/org.boots") == 0
     mac.reboot()

@@ -5,14 +5,17 @@ screen."""
 
 from __future__ import annotations
 
+import plistlib
+import sys
 from collections.abc import Sequence
+from xml.parsers.expat import ExpatError
 
 from .. import filevault
 from ..program import NotEmulatedError, ProgramError, is_root
 
 
 def main(argv: Sequence[str]) -> int:
-    """status, isactive, supportsauthrestart, authrestart -delayminutes -1."""
+    """status, isactive, supportsauthrestart, authrestart -delayminutes -1 -inputplist."""
     words = list(argv)
     on = filevault.is_on()
     if words == ["status"]:
@@ -24,8 +27,11 @@ def main(argv: Sequence[str]) -> int:
     if words == ["supportsauthrestart"]:
         print("true")
         return 0
-    if words == ["authrestart", "-delayminutes", "-1"]:
-        # The password that it asks for is not emulated; -1 leaves the restart to the caller.
+    if words == ["authrestart", "-delayminutes", "-1", "-inputplist"]:
+        # fdesetup(8): -inputplist reads Username and Password from standard input; -1 leaves the
+        # restart to the caller. Whether the password is right is not emulated.
+        if not _credentials():
+            raise ProgramError(1, "Error: Unable to read input plist.")
         if not is_root():
             raise ProgramError(1, "Error: must be run as root")
         if not on:
@@ -33,3 +39,11 @@ def main(argv: Sequence[str]) -> int:
         filevault.cover_next_boot()
         return 0
     raise NotEmulatedError(f"fdesetup {' '.join(argv)}")
+
+
+def _credentials() -> bool:
+    try:
+        found = plistlib.loads(sys.stdin.buffer.read())
+    except (ValueError, ExpatError):
+        return False
+    return all(isinstance(found.get(key), str) and found[key] for key in ("Username", "Password"))

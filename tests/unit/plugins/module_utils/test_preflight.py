@@ -39,6 +39,7 @@ FIT = {
     "read_only": {},
     "listeners": [],
     "gpu_devices": [],
+    "mac": {},
 }
 GIB = 1024**3
 

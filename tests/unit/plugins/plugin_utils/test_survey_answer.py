@@ -27,6 +27,7 @@ def answer():
     parts["preflight"]["facts"] = {
         "platform": "linux-x86_64",
         "missing_packages": ["libgomp1"],
+        "mac": {"version": "26.5.1", "filevault": True, "managed": None},
         "short": short,
     }
     parts["identity"]["facts"] = {"certificate": PEM, "next_certificate": None}
@@ -67,6 +68,9 @@ def test_what_the_module_gives_is_sound():
         (changed("preflight", "facts", "platform", "plan9-vax"), "platform"),
         (changed("preflight", "facts", "platform", ["linux-x86_64"]), "platform"),
         (changed("preflight", "facts", "missing_packages", [1]), "missing_packages"),
+        (changed("preflight", "facts", "mac", {"version": 26}), "mac"),
+        (changed("preflight", "facts", "mac", {"filevault": "{{ lookup('pipe', 'id') }}"}), "mac"),
+        (changed("preflight", "facts", "mac", ["filevault"]), "mac"),
         (changed("preflight", "facts", "short", [{"check": "x"}]), "short"),
         (changed("identity", "facts", "certificate", {"a": 1}), "certificate"),
         (changed("identity", "facts", "next_certificate", "x" * 20000), "next_certificate"),
