@@ -185,6 +185,14 @@ _OBSTACLES: Tuple[Tuple[Tuple[str, ...], str, str, str], ...] = (
         "one that can be written",
         "See why it is mounted read-only (dmesg; findmnt), or set ansible_remote_tmp elsewhere",
     ),
+    # The stub that macOS has at /usr/bin/python3; after an update of macOS, xcrun's words.
+    (
+        ("no developer tools were found", "invalid active developer path"),
+        "no Python, but the stub that stands in its place until Apple's Command Line Tools are there",
+        "Python 3.9 or newer",
+        "Install them (xcode-select --install at the Mac's screen, or softwareupdate --install), or"
+        " another Python, and set ansible_python_interpreter to its path",
+    ),
     (
         (
             "python3: not found",

@@ -165,6 +165,11 @@ def test_certificates(choice, following, said):
         ("/bin/sh: 1: sudo: not found", "no sudo"),
         ("/bin/sh: 1: /usr/bin/python3: not found", "no Python"),
         ("bash: /usr/bin/python3: No such file or directory", "no Python"),
+        (
+            "xcode-select: error: No developer tools were found, and no install could be requested",
+            "no Python, but the stub",
+        ),
+        ("xcrun: error: invalid active developer path (/Library/Developer/x)", "the stub"),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", "a full disk"),
         ("mkdir: cannot create directory: Read-only file system", "cannot be written"),
         ("SyntaxError: future feature annotations is not defined", "too old"),
