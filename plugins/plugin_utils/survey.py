@@ -188,7 +188,7 @@ _OBSTACLES: Tuple[Tuple[Tuple[str, ...], str, str, str], ...] = (
     # The stub that macOS has at /usr/bin/python3; after an update of macOS, xcrun's words.
     (
         ("no developer tools were found", "invalid active developer path"),
-        "no Python, but the stub that stands in its place until Apple's Command Line Tools are there",
+        "no Python, but its stub: Apple's Command Line Tools are not there",
         "Python 3.9 or newer",
         "Install them (xcode-select --install at the Mac's screen, or softwareupdate --install), or"
         " another Python, and set ansible_python_interpreter to its path",

@@ -167,9 +167,9 @@ def test_certificates(choice, following, said):
         ("bash: /usr/bin/python3: No such file or directory", "no Python"),
         (
             "xcode-select: error: No developer tools were found, and no install could be requested",
-            "no Python, but the stub",
+            "no Python, but its stub",
         ),
-        ("xcrun: error: invalid active developer path (/Library/Developer/x)", "the stub"),
+        ("xcrun: error: invalid active developer path (/Library/Developer/x)", "its stub"),
         ("OSError: [Errno 28] No space left on device: '/tmp/x'", "a full disk"),
         ("mkdir: cannot create directory: Read-only file system", "cannot be written"),
         ("SyntaxError: future feature annotations is not defined", "too old"),
