@@ -81,7 +81,7 @@ class ActionModule(ActionBase):
                 self._entries(args, "models", variables, found, mistakes.MODELS),
                 hosts,
                 groups,
-                catalogue.load(),
+                self._engines(given.get(settings.ENGINES_DIR), found),
                 inventory.Fleet(
                     name=self._value(args, "fleet_name", variables, found, "fleet_name"),
                     namespace=self._value(
@@ -150,16 +150,25 @@ class ActionModule(ActionBase):
         """Artifact -> version, from the lock of the option, the variable or the collection."""
         if not option and settings.wrong_path(settings.LOCK, variable):
             return None
-        where = lock.DEFAULT
-        if option or variable:
-            path = os.path.expanduser(option or variable)
-            where = os.path.join(self._loader.get_basedir(), path)
+        where = self._place(option or variable) if option or variable else lock.DEFAULT
         try:
             artifacts = lock.load(where)["artifacts"]
         except Refusal as refusal:
             found.append(inventory.Mistake(None, settings.LOCK, str(refusal)))
             return None
         return {name: item["version"] for name, item in artifacts.items()}
+
+    def _engines(self, folder: Any, found: List[inventory.Mistake]) -> Dict[str, catalogue.Engine]:
+        """The collection's engines and the user's own."""
+        engines = catalogue.load()
+        if folder and not settings.wrong_path(settings.ENGINES_DIR, folder):
+            own, problems = catalogue.load_own(self._place(folder), engines)
+            found += [inventory.Mistake(None, settings.ENGINES_DIR, text) for text in problems]
+            engines = {**own, **engines}
+        return engines
+
+    def _place(self, path: str) -> str:
+        return os.path.join(self._loader.get_basedir(), os.path.expanduser(path))
 
     def _value(
         self,

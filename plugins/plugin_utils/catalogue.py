@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The engine catalogue: one data file an engine, checked by one schema.
 
-A new engine is one file in ``engines/`` (docs/add-an-engine.md): nothing else in the collection
-names an engine.
+A new engine is one file in ``engines/``, or in the user's ``fleet_engines_dir``
+(docs/add-an-engine.md): nothing else in the collection names an engine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+import yaml
 
 from ansible_collections.tether.fleet.plugins.module_utils import marks
 from ansible_collections.tether.fleet.plugins.plugin_utils import guard, names
@@ -86,20 +88,50 @@ def load(directory: str = ENGINES_DIR) -> Dict[str, Engine]:
 
     :raises CatalogueError: with every mistake of every file
     """
+    engines, problems = _read(directory)
+    if problems:
+        raise CatalogueError("The engine catalogue has mistakes:\n  " + "\n  ".join(problems))
+    return engines
+
+
+def load_own(directory: str, shipped: Iterable[str]) -> Tuple[Dict[str, Engine], List[str]]:
+    """A user's own files, of which none may stand for an engine of the collection's.
+
+    :param shipped: names of the collection's engines
+    :return: the engines of sound files, and all mistakes of the others
+    """
+    try:
+        engines, problems = _read(directory)
+    except OSError as error:
+        text = "%s: %s; expected a folder of files <engine>.yml" % (directory, error.strerror)
+        return {}, [text]
+    if not engines and not problems:
+        problems.append("%s: no file <engine>.yml in it; expected some" % directory)
+    problems += [
+        "%s: the collection has an engine %s already; name yours otherwise"
+        % (os.path.join(directory, name + ".yml"), name)
+        for name in sorted(set(engines).intersection(shipped))
+    ]
+    return engines, problems
+
+
+def _read(directory: str) -> Tuple[Dict[str, Engine], List[str]]:
     engines: Dict[str, Engine] = {}
     problems: List[str] = []
     for entry in sorted(os.listdir(directory)):
         if not entry.endswith(".yml"):
             continue
         path = os.path.join(directory, entry)
-        data = load_yaml(path)
+        try:
+            data = load_yaml(path)
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            problems.append("%s: %s" % (path, " ".join(str(error).split())))
+            continue
         mistakes = check(entry[:-4], data)
         problems += ["%s: %s" % (path, mistake) for mistake in mistakes]
         if not mistakes:
             engines[entry[:-4]] = Engine(entry[:-4], data, _table(data))
-    if problems:
-        raise CatalogueError("The engine catalogue has mistakes:\n  " + "\n  ".join(problems))
-    return engines
+    return engines, problems
 
 
 def check(name: str, data: Any) -> List[str]:

@@ -24,7 +24,8 @@ PASSPHRASE = "fleet_ca_passphrase"  # a variable's name, no secret # noqa: S105
 PASSPHRASE_FILE = "fleet_ca_passphrase_file"  # noqa: S105
 LOCK = "fleet_lock_file"
 CA_DIR = "fleet_ca_dir"
-PATHS = (CA_DIR, "fleet_depot_dir", LOCK, PASSPHRASE_FILE)
+ENGINES_DIR = "fleet_engines_dir"
+PATHS = (CA_DIR, "fleet_depot_dir", LOCK, ENGINES_DIR, PASSPHRASE_FILE)
 
 # By who uses them: the cluster's pseudo host, or the machines.
 NUMBERS = {

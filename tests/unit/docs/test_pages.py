@@ -121,7 +121,8 @@ def test_fleet_variables_are_all_there() -> None:
     )
     read = set(
         re.findall(
-            r"\bfleet_(?:ca|clients|cluster|create|depot|drain|kube|lock|max|metrics|name|models|services)\w*\b",
+            r"\bfleet_(?:ca|clients|cluster|create|depot|drain|engines|kube|lock|max|metrics|name"
+            r"|models|services)\w*\b",
             code,
         )
     )

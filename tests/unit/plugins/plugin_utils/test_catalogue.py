@@ -54,6 +54,32 @@ def toy(tmp_path, **changes):
     return catalogue.load(str(tmp_path))
 
 
+def test_a_users_own_engines(tmp_path):
+    (tmp_path / "toy.yml").write_text(TOY)
+    (tmp_path / "notes.txt").write_text("no engine")
+    engines, problems = catalogue.load_own(str(tmp_path), ["llama_server"])
+    assert (list(engines), problems) == (["toy"], [])
+    # One file's mistake is no other's.
+    (tmp_path / "broken.yml").write_text("a: [")
+    (tmp_path / "other.yml").write_text("engine: other")
+    engines, problems = catalogue.load_own(str(tmp_path), ["toy"])
+    assert list(engines) == ["toy"]
+    for name, words in (
+        ("broken.yml", "line 2"),
+        ("other.yml", "'title' is a required property"),
+        ("toy.yml", "the collection has an engine toy already; name yours otherwise"),
+    ):
+        assert any(str(tmp_path / name) in text and words in text for text in problems), problems
+
+
+def test_a_folder_without_engines(tmp_path):
+    for folder, words in ((tmp_path, "no file <engine>.yml"), (tmp_path / "no", "No such file")):
+        engines, problems = catalogue.load_own(str(folder), [])
+        assert engines == {}
+        assert len(problems) == 1
+        assert words in problems[0]
+
+
 def test_the_shipped_catalogue_is_sound():
     engines = catalogue.load()
     assert "llama_server" in engines
