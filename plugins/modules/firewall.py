@@ -154,13 +154,13 @@ changes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.tether.fleet.plugins.module_utils import firewall
+from ansible_collections.tether.fleet.plugins.module_utils import firewall_options
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=firewall.ARGUMENT_SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=firewall_options.ARGUMENT_SPEC, supports_check_mode=True)
     try:
         component = backends.component("firewall")
     except Refusal as refusal:
