@@ -33,7 +33,7 @@ def icmp(kind: str, **more: Any) -> Packet:
     return Packet(protocol="icmp", kind=kind, **more)
 
 
-V6 = {"source": "2001:db8::9", "target": "2001:db8::1"}
+V6: dict[str, Any] = {"source": "2001:db8::9", "target": "2001:db8::1"}
 
 
 @pytest.mark.parametrize(
