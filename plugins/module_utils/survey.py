@@ -15,6 +15,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.tether.fleet.plugins.module_utils import (
     accounts,
+    application_firewall,
     artifact,
     files,
     firewall_options,
@@ -38,6 +39,7 @@ PARTS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
     "identity": (host_key, host_key.ARGUMENT_SPEC),
     "engine": ("daemon", base.ARGUMENT_SPEC),
     "ingress_files": (files, files.SURVEY_SPEC),
+    "application_firewall": (application_firewall, application_firewall.ARGUMENT_SPEC),
     "ingress": ("daemon", base.ARGUMENT_SPEC),
     "mac_settings": (mac_settings, mac_settings.ARGUMENT_SPEC),
     "boot": ("daemon", base.ARGUMENT_SPEC),

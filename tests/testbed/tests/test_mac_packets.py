@@ -25,7 +25,7 @@ def rules(session: dict[str, Any] | None = SESSION, **keys: Any) -> list[str]:
     """The rules as pfctl would show them."""
     given = {"ingress_sources": ["10.0.0.0/8", "fd00::/8"], **keys}
     checked = ArgumentSpecValidator(firewall_options.ARGUMENT_SPEC).validate(given)
-    uids = {"c": CLIENT, "s": SERVER}
+    uids: dict[str, int | None] = {"c": CLIENT, "s": SERVER}
     return emulated.parse(pf_rules.render(checked.validated_parameters, session, uids)).rules
 
 
