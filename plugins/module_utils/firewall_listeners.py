@@ -24,7 +24,7 @@ def observe(known: Set[int]) -> List[Dict[str, Any]]:
 
     :param known: ports that stay open, which need no look
     """
-    ports = reachable(tcp_table.read())
+    ports = reachable(processes.listening())
     found = []
     for port in sorted(ports - known):
         for item in processes.listeners(port):
@@ -35,9 +35,7 @@ def observe(known: Set[int]) -> List[Dict[str, Any]]:
 
 def reachable(sockets: List[tcp_table.Socket]) -> Set[int]:
     """Ports that listen on more than loopback."""
-    return {
-        one.port for one in sockets if one.state == tcp_table.LISTEN and not one.address.is_loopback
-    }
+    return {one.port for one in sockets if not one.address.is_loopback}
 
 
 def kept(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> Set[int]:

@@ -15,9 +15,10 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.tether.fleet.plugins.module_utils import (
     accounts,
+    application_firewall,
     artifact,
     files,
-    firewall,
+    firewall_options,
     host_key,
     mac_settings,
     model_store,
@@ -27,20 +28,21 @@ from ansible_collections.tether.fleet.plugins.module_utils import (
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends, base
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 
-# part -> (the component, its module's options). What a daemon's component is depends on the host.
+# part -> (the component, its module's options). A component that is a word depends on the host.
 PARTS: Dict[str, Tuple[Any, Dict[str, Any]]] = {
     "preflight": (preflight, preflight.ARGUMENT_SPEC),
     "accounts": (accounts, accounts.ARGUMENT_SPEC),
     "directories": (files, files.SURVEY_SPEC),
-    "firewall": (firewall, firewall.ARGUMENT_SPEC),
+    "firewall": ("firewall", firewall_options.ARGUMENT_SPEC),
     "artifact": (artifact, artifact.ARGUMENT_SPEC),
     "model_store": (model_store, model_store.ARGUMENT_SPEC),
     "identity": (host_key, host_key.ARGUMENT_SPEC),
-    "engine": (None, base.ARGUMENT_SPEC),
+    "engine": ("daemon", base.ARGUMENT_SPEC),
     "ingress_files": (files, files.SURVEY_SPEC),
-    "ingress": (None, base.ARGUMENT_SPEC),
+    "application_firewall": (application_firewall, application_firewall.ARGUMENT_SPEC),
+    "ingress": ("daemon", base.ARGUMENT_SPEC),
     "mac_settings": (mac_settings, mac_settings.ARGUMENT_SPEC),
-    "boot": (None, base.ARGUMENT_SPEC),
+    "boot": ("daemon", base.ARGUMENT_SPEC),
     "published": (published, published.ARGUMENT_SPEC),
 }
 
@@ -67,8 +69,9 @@ def _plan(name: str, options: Dict[str, Any]) -> Dict[str, Any]:
         if checked.error_messages:
             return _found("; ".join(checked.error_messages))
         wanted = dict(checked.validated_parameters)
-        if component is None:
-            component = backends.component("daemon")
+        if isinstance(component, str):
+            component = backends.component(component)
+        if "daemons" in wanted:
             base.join_device_groups(wanted["daemons"])
         plan: Plan = component.plan(wanted, component.observe(wanted))
         differs = "; ".join(step.words() for step in plan.steps)

@@ -6,23 +6,26 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: firewall
-short_description: The fleet's own nftables table on a Linux host
+short_description: The fleet's own firewall rules on a host
 version_added: "0.1.0"
 description:
-  - Keeps a table of its own, C(inet tether), and a unit that loads it at boot. No other table is
-    touched and nothing is ever flushed.
-  - Compares the live rules, so that a table or rule that somebody removed is found and mended.
+  - On Linux keeps an nftables table of its own, C(inet tether), and a unit that loads it at boot.
+    No other table is touched and nothing is ever flushed.
+  - On macOS keeps an anchor of pf of its own, C(com.apple/tether), a token that keeps pf enabled,
+    and a LaunchDaemon that loads both at boot. No file of macOS is touched.
+  - Compares the live rules, so that a table, anchor or rule that somebody removed is found and
+    mended.
   - The way back in is never cut. When O(open_ports) does not list the port of the SSH session that
     the module runs over, that port is open from everywhere; when it lists the port for other
     networks alone, the module refuses.
   - The first time that O(policy=closed) is applied, the module refuses to cut what already listens,
     see O(listeners). It looks at TCP only.
   - Another firewall that would drop the fleet's traffic anyway (ufw, firewalld, a table with policy
-    drop) is refused by name, with the command that opens the port in it.
+    drop, a rule of pf before ours) is refused by name, with the command that opens the port in it.
 author: tether.fleet contributors (@tether-fleet)
 options:
   state:
-    description: Whether the table, its unit and its file exist.
+    description: Whether the rules, what loads them at boot, and their files exist.
     type: str
     choices: [present, absent]
     default: present
@@ -154,13 +157,13 @@ changes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.tether.fleet.plugins.module_utils import firewall
+from ansible_collections.tether.fleet.plugins.module_utils import firewall_options
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import backends
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal, run_module
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=firewall.ARGUMENT_SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=firewall_options.ARGUMENT_SPEC, supports_check_mode=True)
     try:
         component = backends.component("firewall")
     except Refusal as refusal:

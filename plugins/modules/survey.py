@@ -23,10 +23,10 @@ options:
     required: true
   parts:
     description:
-      - For C(preflight), C(accounts), C(directories), C(firewall), C(engine), C(ingress_files) and
-        C(ingress) the options that their modules get; C(boot) are daemons too. The token files are
-        added to C(ingress_files). Without C(firewall), the firewall is not looked at, nor are
-        C(mac_settings) and C(boot) where they are left out.
+      - For C(preflight), C(accounts), C(directories), C(firewall), C(engine), C(ingress_files),
+        C(application_firewall) and C(ingress) the options that their modules get; C(boot) are
+        daemons too. The token files are added to C(ingress_files). What is left out of C(firewall),
+        C(application_firewall), C(mac_settings) and C(boot) is not looked at.
     type: dict
     required: true
   artifacts:

@@ -304,17 +304,6 @@ def _systems(
         for host, system in systems.items()
         if not isinstance(system, str) or system not in names.RUN_ROOTS
     ]
-    # Half closed without a word would be worse than refused.
-    found += [
-        Mistake(
-            "host %s" % host,
-            "firewall_manage",
-            "the firewall of macOS is not managed yet; close the Mac to everything but its ingress"
-            " yourself, and set firewall_manage: false for it",
-        )
-        for host, system in systems.items()
-        if system == names.MACOS and not _leaves_firewall(hosts.get(host, {}))
-    ]
     return systems, found
 
 

@@ -26,6 +26,8 @@ MENDED_BY: Dict[str, Tuple[str, ...]] = {
     # A host learns its tokens from the cluster, not from the survey.
     "token": ("token", "ingress"),
     "ingress_files": ("token", "ingress"),
+    # By the ingress's program, which is installed by then.
+    "application_firewall": ("token", "ingress"),
     "ingress": ("token", "ingress"),
     # Which services answer is in the record.
     "published": ("registration",),

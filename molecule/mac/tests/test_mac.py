@@ -21,7 +21,10 @@ from typing import Any, Iterator
 import pytest
 from bed import ROOT, bed, client, declared_models, playbook, site, ssh, streamed, token
 from going_on import Requests
+from mac.pf_packets import Packet, verdict
 
+FIREWALL = "/usr/libexec/ApplicationFirewall/socketfilterfw"
+RULES = "pfctl -a com.apple/tether -s rules"
 TINY, SMALL = "http://tiny.team-a.svc", "http://small.team-b.svc"
 BODY = json.dumps({"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]})
 # What stands in for macOS on the emulated Mac, for what no tool of it sets.
@@ -112,6 +115,67 @@ def test_property_lists(label: str) -> None:
         assert token(namespace) not in shown
 
 
+@pytest.mark.parametrize(
+    ("port", "source", "expected"),
+    [
+        (9443, "cluster", "pass"),
+        (9443, "pods", "pass"),
+        (9443, "gpu1", "block drop"),
+        (22, "gpu1", "pass"),
+        (8081, "cluster", "block drop"),
+    ],
+)
+def test_who_reaches_what_by_the_rules_that_are_loaded(
+    port: int, source: str, expected: str
+) -> None:
+    """The emulated pf filters nothing: what a Mac would do is read from what it has loaded. That a
+    port is closed to a neighbour is not shown here; it is on the Linux host beside."""
+    number = json.loads(bed("status", "--json").stdout)["number"]
+    address = {
+        "cluster": f"10.99.{number}.1",
+        "pods": f"10.100.{number}.7",
+        "gpu1": f"10.99.{number}.11",
+    }[source]
+    packet = Packet(port=port, source=address)
+    assert verdict(mac(RULES).splitlines(), packet) == expected
+    assert "Status: Enabled" in mac("pfctl -s info")
+
+
+def test_what_another_program_does_to_pf_is_found_and_mended() -> None:
+    rules, token = mac(RULES), mac("cat /var/lib/tether/pf-token")
+    for offence, mended in (
+        ("pfctl -a com.apple/tether -F rules", "loaded com.apple/tether"),
+        ("pfctl -X $(cat /var/lib/tether/pf-token)", "enabled pf"),
+    ):
+        mac(offence)
+        done = site("--limit", "mac1")
+        assert done.returncode == 0, done.stdout
+        assert mended in done.stdout
+        assert mac(RULES) == rules
+        assert mac("cat /var/lib/tether/pf-token").strip() in mac("pfctl -s References")
+    assert mac("cat /var/lib/tether/pf-token") != token
+
+
+def test_the_application_firewall_lets_the_ingress_in() -> None:
+    """It is off on a new Mac, and nothing was done. Somebody switches it on."""
+    assert "/opt/tether" not in mac(f"{FIREWALL} --listapps")
+    mac(f"{FIREWALL} --setglobalstate on")
+    done = site("--limit", "mac1")
+    assert done.returncode == 0, done.stdout
+    listed = mac(f"{FIREWALL} --listapps")
+    program = mac("realpath /opt/tether/caddy/current/caddy").strip()
+    assert f" {program} \n" in listed
+    blocks = "import sys; sys.path.insert(0, '/usr/lib/emulated-mac'); from mac import app_firewall"
+    mac(f"/usr/bin/python3 -c \"{blocks}; sys.exit(app_firewall.blocks('{program}'))\"")
+    again = site("--limit", "mac1")
+    assert "nothing changed, nothing failed" in again.stdout
+
+
+def test_nothing_was_done_that_a_guest_on_somebodys_mac_never_does() -> None:
+    """Such as pfctl -d, or flushing what others loaded."""
+    assert mac("cat /var/db/emulated-mac/offences.jsonl 2>/dev/null; true") == ""
+
+
 def test_accounts_are_hidden_and_nobody_logs_in_to_them() -> None:
     for name in ("tether-ingress", "tether-team-a", "tether-team-b"):
         record = dict(
@@ -164,6 +228,8 @@ def test_all_comes_back_after_a_power_cut() -> None:
         assert time.monotonic() < end
         time.sleep(1)
     assert set(chat(SMALL, 2)) == {"200"}
+    # Neither rules nor tokens outlive a boot: the Mac's own daemon has loaded both.
+    assert "Status: Enabled" in mac("pfctl -s info")
     done = site()
     assert done.returncode == 0, done.stdout
     assert "nothing changed, nothing failed" in done.stdout
@@ -253,6 +319,9 @@ def test_z_removal_by_hand_leaves_nothing() -> None:
     script = (ROOT / "docs" / "remove.md").read_text().split("```sh\n")[2].split("```")[0]
     assert "dscl" in script
     mac(script, timeout=180)
+    assert mac(RULES) == ""
+    assert "/opt/tether" not in mac(f"{FIREWALL} --listapps")
+    assert "No pf starter references held" in mac("pfctl -s References")
     left = mac(
         "ls -d /opt/tether /etc/tether /var/lib/tether /var/log/tether /var/run/tether"
         " /Library/LaunchDaemons/tether-* 2>/dev/null; dscl . -list /Users | grep ^tether-;"

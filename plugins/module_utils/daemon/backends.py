@@ -3,40 +3,39 @@
 """What drives a host, by its supervisor.
 
 Each is imported when it is asked for: all travel with a module, but what a call does not import is
-not compiled in it. Only a refusal imports them all.
+not compiled in it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
-from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 
 class Backend(NamedTuple):
     """The components (``observe``, ``plan``, ``apply``) for hosts with one supervisor.
 
     :ivar daemon: runs processes
-    :ivar firewall: filters connections, None where there is nothing that does; the supervisor loads
-        its rules at boot
+    :ivar firewall: filters connections; the supervisor loads its rules at boot
     """
 
     daemon: Any
-    firewall: Optional[Any]
+    firewall: Any
 
 
 def _systemd() -> Backend:
-    from ansible_collections.tether.fleet.plugins.module_utils import firewall
+    from ansible_collections.tether.fleet.plugins.module_utils import nft_firewall
     from ansible_collections.tether.fleet.plugins.module_utils.daemon import systemd
 
-    return Backend(systemd, firewall)
+    return Backend(systemd, nft_firewall)
 
 
 def _launchd() -> Backend:
+    from ansible_collections.tether.fleet.plugins.module_utils import pf_firewall
     from ansible_collections.tether.fleet.plugins.module_utils.daemon import launchd
 
-    return Backend(launchd, None)
+    return Backend(launchd, pf_firewall)
 
 
 # A new platform is its components, beside these, and one more row here.
@@ -48,13 +47,4 @@ def component(part: str) -> Any:
 
     :raises Refusal: when there is none
     """
-    found = getattr(base.choose(BACKENDS)(), part)
-    if found is None:
-        those = [name for name, make in BACKENDS.items() if getattr(make(), part)]
-        raise Refusal(
-            "%s on this host" % part,
-            "the supervisor %s" % base.supervisor(),
-            "one of %s" % ", ".join(sorted(those)),
-            "Leave that role out for this host (tags, or a group of its own)",
-        )
-    return found
+    return getattr(base.choose(BACKENDS)(), part)

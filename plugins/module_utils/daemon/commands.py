@@ -9,15 +9,18 @@ import subprocess
 from typing import List
 
 
-def run(argv: List[str], timeout: float, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program without input; one that hangs or does not exist is a status of its own.
+def run(
+    argv: List[str], timeout: float, text: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program; one that hangs or does not exist is a status of its own.
 
+    :param text: its input
     :param environment: variables beside the module's own
     """
     try:
         return subprocess.run(
             argv,
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             text=True,
             errors="replace",

@@ -57,6 +57,31 @@ def connections(port: int) -> List[tcp_table.Socket]:
     return [one for one in found if one is not None and one.port == port]
 
 
+def listening() -> List[tcp_table.Socket]:
+    """Every socket that listens on a TCP port, as ``processes.listening``."""
+    found = [listener(one) for one in _open_files("-iTCP", "-sTCP:LISTEN")]
+    return [one for one in found if one is not None]
+
+
+def connections_of(pids: List[int]) -> List[Tuple[OpenFile, tcp_table.Socket]]:
+    """Established TCP connections that processes hold; by which of them each is held."""
+    # -a: of these processes and of that kind; without it lsof shows what is either.
+    which = ("-a", "-p", ",".join(map(str, pids)), "-iTCP", "-sTCP:ESTABLISHED")
+    found = [(one, connection(one)) for one in _open_files(*which)]
+    return [(one, socket) for one, socket in found if socket is not None]
+
+
+def listener(one: OpenFile) -> Optional[tcp_table.Socket]:
+    """The socket of a name like ``*:9443``; None for other names."""
+    try:
+        here = tcp_table.unmapped(ipaddress.ip_address(address(one)))
+        port = int(one.name.rpartition(":")[2])
+    except ValueError:
+        return None
+    nobody = ipaddress.ip_address("0.0.0.0" if here.version == 4 else "::")  # noqa: S104 - no bind
+    return tcp_table.Socket(tcp_table.LISTEN, here, port, nobody, "")
+
+
 def connection(one: OpenFile) -> Optional[tcp_table.Socket]:
     """The socket of a name like ``10.0.0.1:9443->10.0.0.9:51324``; None for other names."""
     local, _arrow, peer = one.name.partition("->")
@@ -145,21 +170,22 @@ def lineage(pid: int, parents: Dict[int, int]) -> List[int]:
 def _described(found: List[Tuple[OpenFile, str]]) -> List[Dict[str, Any]]:
     if not found:
         return []
-    parents, known = _parents(), labels(commands.run(["launchctl", "list"], timeout=30).stdout)
+    above, known = parents(), labels(commands.run(["launchctl", "list"], timeout=30).stdout)
     result: List[Dict[str, Any]] = []
     seen: Set[Tuple[int, str]] = set()
     for one, where in found:
         if (one.pid, where) in seen:  # one socket, held twice
             continue
         seen.add((one.pid, where))
-        line = lineage(one.pid, parents)
+        line = lineage(one.pid, above)
         unit = next((known[pid] for pid in line if pid in known), "")
         item = {"pid": one.pid, "name": one.command, "unit": unit, "address": where}
         result.append(dict(item, lineage=line))
     return result
 
 
-def _parents() -> Dict[int, int]:
+def parents() -> Dict[int, int]:
+    """Process -> its parent."""
     done = commands.run(["ps", "-axo", "pid=,ppid="], timeout=30)
     rows = [line.split() for line in done.stdout.splitlines()]
     return {int(row[0]): int(row[1]) for row in rows if len(row) == 2 and "".join(row).isdecimal()}

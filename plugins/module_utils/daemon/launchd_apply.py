@@ -13,13 +13,13 @@ What an account can keep from being done in its own login session fails that dae
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pwd
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
+    host_lock,
     launchctl,
     launchd_job,
     launchd_plan,
@@ -37,8 +37,6 @@ from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal, Step
 
 LOCK = "/var/run/tether/daemons.lock"
-# Another run may wait for as many processes to end.
-_LOCK_PATIENCE = 900
 # Beyond the time that launchd gives a process before SIGKILL.
 _MARGIN = 15
 # For a process without such a time.
@@ -60,7 +58,7 @@ def apply(plan: Plan) -> Dict[str, Any]:
     facts = plan.facts["daemons"]
     processes = [step for step in plan.steps if step.kind == "process"]
     things = [step for step in plan.steps if step.kind != "process"]
-    with _alone():
+    with host_lock.held(LOCK, "daemons"):
         _ask_before_moves(plan)
         for step in things:
             if "gone" not in step.data:
@@ -280,39 +278,3 @@ def _load(place: plist_place.Place, entry: Dict[str, Any], digest: str) -> str:
         if time.monotonic() > end:
             return launchctl.in_words(done)
         time.sleep(0.5)
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """No other run changes this host's labels meanwhile.
-
-    :raises Refusal: when one does so for a quarter of an hour
-    """
-    records.make_folder(os.path.dirname(LOCK))
-    handle = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        _wait_for(lambda: _lock(handle))
-        yield
-    finally:
-        os.close(handle)
-
-
-def _wait_for(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + _LOCK_PATIENCE
-    while not done():
-        if time.monotonic() > end:
-            raise Refusal(
-                "daemons",
-                "another run that has been changing them for %d s" % _LOCK_PATIENCE,
-                "one run at a time",
-                "Find that run (sudo lsof %s), then run again" % LOCK,
-            )
-        time.sleep(_POLL)
-
-
-def _lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

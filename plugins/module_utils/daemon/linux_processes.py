@@ -29,6 +29,11 @@ def listeners(port: int) -> List[Dict[str, Any]]:
     return result
 
 
+def listening() -> List[tcp_table.Socket]:
+    """Every socket that listens on a TCP port, as ``processes``'s."""
+    return [one for one in tcp_table.read() if one.state == tcp_table.LISTEN]
+
+
 def connections(port: int) -> List[tcp_table.Socket]:
     """Connections with a TCP port here, as ``processes``'s."""
     return [

@@ -30,6 +30,15 @@ def listeners(port: int) -> List[Dict[str, Any]]:
     return found
 
 
+def listening() -> List[tcp_table.Socket]:
+    """Every socket that listens on a TCP port here.
+
+    :raises Refusal: when that cannot be told
+    """
+    found: List[tcp_table.Socket] = _here().listening()
+    return found
+
+
 def connections(port: int) -> List[tcp_table.Socket]:
     """Established connections with a TCP port here, whoever has them.
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import filevault, job_description, places, plist_file, printing, store
+from . import filevault, job_description, pf_state, places, plist_file, printing, store
 from .clock import Clock
 from .domains import Domain, Overrides
 from .job import Job
@@ -56,6 +56,7 @@ class Launchd:
         places.kept().mkdir(parents=True, exist_ok=True)
         with store.changed(store.until_reboot(store.BOOT)) as content:
             content["time"] = int(time.time())
+        pf_state.boot()
         places.call_log().touch()
         places.call_log().chmod(0o666)
         _log("boot")

@@ -40,10 +40,10 @@ def processes() -> list[Process]:
     return [one for one in found if one is not None]
 
 
-def tcp(port: int, *, listening: bool) -> dict[str, tuple[str, str]]:
+def tcp(port: int | None, *, listening: bool) -> dict[str, tuple[str, str]]:
     """Inode of a TCP socket -> (type, name) as lsof has them.
 
-    :param port: at either side
+    :param port: at either side; None: any
     :param listening: those that listen; else those that are connected
     """
     found = {}
@@ -51,7 +51,9 @@ def tcp(port: int, *, listening: bool) -> dict[str, tuple[str, str]]:
         for line in _read(table).splitlines()[1:]:
             _number, here, there, state, *rest = line.split()
             ends = [here] if listening else [here, there]
-            if state == (_LISTEN if listening else _ESTABLISHED) and port in map(_port, ends):
+            if state != (_LISTEN if listening else _ESTABLISHED):
+                continue
+            if port is None or port in map(_port, ends):
                 name = "->".join(f"{_address(end.split(':')[0])}:{_port(end)}" for end in ends)
                 found[rest[5]] = (kind, name)
     return found

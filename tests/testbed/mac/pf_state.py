@@ -32,11 +32,12 @@ MAIN = ('scrub-anchor "com.apple/*" all fragment reassemble', 'anchor "com.apple
 
 
 def _empty() -> store.Content:
-    return {"anchors": {}, "tokens": {}, "since": 0}
+    return {"anchors": {}, "tokens": {}, "since": 0, "main": list(MAIN), "skipped": []}
 
 
 def read() -> store.Content:
-    """The whole state: `anchors`, `tokens`, and `since`, the time it was enabled or 0."""
+    """The whole state: `anchors`, `tokens`, and `since`, the time it was enabled or 0; `main`, the
+    rules of the main ruleset; `skipped`, interfaces with `set skip`."""
     return {**_empty(), **store.read(store.until_reboot(_DOCUMENT))}
 
 
@@ -56,8 +57,11 @@ def new_token(state: dict[str, Any], pid: int) -> int:
 def evaluated(anchor: str) -> bool:
     """Whether the main ruleset leads to an anchor: only to those one level below com.apple."""
     parts = anchor.split("/")
-    return len(parts) == 2 and parts[0] == "com.apple" and _main_is_stock()
+    return len(parts) == 2 and parts[0] == "com.apple" and MAIN[1] in read()["main"]
 
 
-def _main_is_stock() -> bool:
-    return 'anchor "com.apple/*"' in places.place("/etc/pf.conf").read_text()
+def boot() -> None:
+    """Load the main ruleset from /etc/pf.conf, as macOS does at boot."""
+    text = places.place("/etc/pf.conf").read_text()
+    with changed() as state:
+        state["main"] = list(MAIN) if 'anchor "com.apple/*"' in text else []

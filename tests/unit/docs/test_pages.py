@@ -15,7 +15,7 @@ import yaml
 from places import PLUGINS, ROOT
 from splice import splice
 
-from ansible_collections.tether.fleet.plugins.module_utils import accounts, firewall
+from ansible_collections.tether.fleet.plugins.module_utils import accounts, nft_firewall
 from ansible_collections.tether.fleet.plugins.module_utils.cluster import labels, lease
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import base
 from ansible_collections.tether.fleet.plugins.plugin_utils import inventory, names, services
@@ -177,7 +177,7 @@ def test_removal_by_hand_leaves_nothing() -> None:
     assert set(units) == {
         names.engine_daemon("n", "m").replace("n.m", "*") + ".service",
         f"{ingress['__ingress_daemon']['name']}.service",
-        firewall.UNIT,
+        nft_firewall.UNIT,
     }
     assert "nft delete table inet tether\n" in script
     assert f'$5 == "{accounts.COMMENT}"' in script

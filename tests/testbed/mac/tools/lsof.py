@@ -15,19 +15,24 @@ from ..program import NotEmulatedError, is_root
 
 # -w: no warnings; -n, -P: numbers; +c 0: whole names; -F: these fields.
 _OPTIONS = ["-w", "-n", "-P", "+c", "0", "-F", "pcftn"]
-_PORT = re.compile(r"-iTCP:([0-9]{1,5})")
+_PORT = re.compile(r"-iTCP(?::([0-9]{1,5}))?")
+_STATES = (["-sTCP:LISTEN"], ["-sTCP:ESTABLISHED"])
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the fields of those sockets."""
     options, which = list(argv[: len(_OPTIONS)]), list(argv[len(_OPTIONS) :])
+    # -a -p: of these processes alone.
+    pids = [int(pid) for pid in which[2].split(",")] if which[:2] == ["-a", "-p"] else []
+    which = which[3:] if pids else which
     port = _PORT.fullmatch(which[0]) if which else None
     wanted = {}
     if options != _OPTIONS or not is_root():
         raise NotEmulatedError("lsof %s" % " ".join(argv))
     linux_tables.enter()
-    if port and which[1:] in (["-sTCP:LISTEN"], ["-sTCP:ESTABLISHED"]):
-        wanted = linux_tables.tcp(int(port[1]), listening=which[1] == "-sTCP:LISTEN")
+    if port and which[1:] in _STATES:
+        number = int(port[1]) if port[1] else None
+        wanted = linux_tables.tcp(number, listening=which[1] == "-sTCP:LISTEN")
     elif which == ["-U"]:
         wanted = {inode: ("unix", path) for inode, path in linux_tables.unix_sockets().items()}
     else:
@@ -36,6 +41,8 @@ def main(argv: Sequence[str]) -> int:
     for one in linux_tables.processes():
         held = [(number, inode) for number, inode in linux_tables.sockets(one.pid)]
         held = [(number, inode) for number, inode in held if inode in wanted]
+        if pids and one.pid not in pids:
+            continue
         if held:
             print(f"p{one.pid}\nc{one.name}")
             shown = True

@@ -41,6 +41,8 @@ _SHOWN = {
     "Anchors": "Anchors",
     "T": "Tables",
     "Tables": "Tables",
+    "I": "Interfaces",
+    "Interfaces": "Interfaces",
     "References": "References",
 }
 _FLUSHED = ("rules", "Tables", "all")
@@ -204,8 +206,12 @@ def _read(path: str) -> str:
 
 def _flush(options: _Options) -> None:
     if not options.anchor:
+        # Measured: anchors keep what is in them, and the main ruleset that leads there is gone.
         offences.report("pfctl", "-F without -a flushes what others loaded")
-        raise ProgramError(1, "pfctl: emulated Mac: -F without -a is not emulated")
+        with pf_state.changed() as state:
+            state["main"] = []
+        print("rules cleared", file=sys.stderr)
+        return
     with pf_state.changed() as state:
         anchor = state["anchors"].get(options.anchor)
         if anchor and options.flush in ("rules", "all"):
@@ -222,7 +228,7 @@ def _show(options: _Options) -> None:
     anchor = state["anchors"].get(options.anchor, {"rules": [], "tables": {}})
     if options.show == "rules":
         if not options.anchor:
-            print("\n".join(pf_state.MAIN))
+            print("".join(f"{rule}\n" for rule in state["main"]), end="")
         elif options.anchor in state["anchors"]:
             print("".join(f"{rule}\n" for rule in anchor["rules"]), end="")
         else:
@@ -232,6 +238,8 @@ def _show(options: _Options) -> None:
         print("".join(f"{name[1:-1]}\n" for name in anchor["tables"]), end="")
     elif options.show == "Anchors":
         _show_anchors(options.anchor, state["anchors"])
+    elif options.show == "Interfaces":
+        _show_interfaces(state["skipped"], verbose="v" in options.flags)
     elif options.show == "References":
         _show_references(state["tokens"])
     else:
@@ -246,6 +254,14 @@ def _show_anchors(parent: str, anchors: dict[str, object]) -> None:
         if not parent or name.startswith(f"{parent}/"):
             children.add("/".join(name.split("/")[: depth + 1]))
     print("".join(f"  {name}\n" for name in sorted(children)), end="")
+
+
+def _show_interfaces(skipped: list[str], *, verbose: bool) -> None:
+    """Source read (OpenBSD's pfctl): -v tells those with `set skip`, and counts packets."""
+    for name in ("en0", "lo0"):
+        print(name + " (skip)" * (verbose and name in skipped))
+        if verbose:
+            print("\tReferences:  [ States:  0                  Rules: 2                  ]")
 
 
 def _show_references(tokens: dict[str, dict[str, int]]) -> None:

@@ -39,7 +39,6 @@ def test_reachable_is_what_listens_on_more_than_loopback():
             ("0100007F", 631, "0A"),
             ("3500007F", 53, "0A"),
             ("0101A8C0", 2049, "0A"),
-            ("0101A8C0", 40000, "01"),
         ]
     )
     assert firewall_listeners.reachable(tcp_table.parse(table)) == {9100, 2049}

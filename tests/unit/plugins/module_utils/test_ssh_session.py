@@ -9,6 +9,8 @@ import sys
 import pytest
 
 from ansible_collections.tether.fleet.plugins.module_utils import ssh_session
+from ansible_collections.tether.fleet.plugins.module_utils.daemon import commands
+from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,47 @@ def test_what_sudo_drops_is_found_further_up():
         check=True,
     )
     assert done.stdout.strip() == "{'peer': '10.1.2.3', 'port': 2222}"
+
+
+# sshd's two processes of a session, a shell, sudo: the nearer sshd also has what ssh forwards.
+_ABOVE = "  800     1\n  801   800\n  802   801\n%5d   802\n"
+_HELD = (
+    "p801\ncsshd-session\nf9\ntIPv4\nn127.0.0.1:51000->127.0.0.1:8080\n"
+    "f4\ntIPv6\nn[fd00::1]:2222->[fd00::9]:50000\n"
+    "p800\ncsshd-session\nf4\ntIPv6\nn[fd00::1]:2222->[fd00::9]:50000\n"
+    "p802\ncother\nf5\ntIPv4\nn10.0.0.1:443->10.0.0.2:50000\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("lsof", "wanted"),
+    [
+        ((0, _HELD), {"peer": "fd00::9", "port": 2222}),
+        ((0, "p802\ncother\nf5\ntIPv4\nn10.0.0.1:443->10.0.0.2:50000\n"), None),
+        ((1, ""), None),
+        ((127, ""), Refusal),
+    ],
+)
+def test_a_macs_session_is_its_sshds_connection(monkeypatch, lsof, wanted):
+    asked = []
+
+    def run(argv, timeout, **environment):
+        asked.append(argv)
+        out = _ABOVE % os.getpid() if argv[0] == "ps" else lsof[1]
+        return subprocess.CompletedProcess(argv, 0 if argv[0] == "ps" else lsof[0], out, "")
+
+    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(ssh_session.platform, "system", lambda: "Darwin")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    if wanted is Refusal:
+        # None would pass for no session, whose port nobody keeps open.
+        with pytest.raises(Refusal, match="nothing that can be read from lsof"):
+            ssh_session.find_session()
+    else:
+        assert ssh_session.find_session() == wanted
+        assert asked[-1][-5:] == [
+            *("-a", "-p", "%d,802,801,800" % os.getpid(), "-iTCP", "-sTCP:ESTABLISHED"),
+        ]
 
 
 def test_what_the_caller_says_counts():

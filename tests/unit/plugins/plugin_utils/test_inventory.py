@@ -298,7 +298,7 @@ def test_addresses(hosts, key, words):
 
 
 def test_paths_on_a_mac():
-    hosts = dict(HOSTS, gpu1={**HOSTS["gpu1"], "fleet_system": "macos", "firewall_manage": False})
+    hosts = dict(HOSTS, gpu1={**HOSTS["gpu1"], "fleet_system": "macos"})
     hosts["gpu3"] = {**HOSTS["gpu3"], "fleet_system": "linux"}
     plan = resolve([model(hosts=["gpu1", "gpu3"])], hosts=hosts)["hosts"]
     assert [plan[host]["run_root"] for host in ("gpu1", "gpu3")] == [
@@ -319,12 +319,6 @@ def test_paths_on_a_mac():
     [
         ({"fleet_system": "darwin"}, "fleet_system", 'is "darwin"; expected linux or macos'),
         ({"fleet_system": ["macos"]}, "fleet_system", "expected linux or macos"),
-        ({"fleet_system": "macos"}, "firewall_manage", "set firewall_manage: false"),
-        (
-            {"fleet_system": "macos", "firewall_manage": True},
-            "firewall_manage",
-            "not managed yet; close the Mac",
-        ),
     ],
 )
 def test_systems(more, key, words):

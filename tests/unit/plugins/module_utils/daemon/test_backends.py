@@ -11,11 +11,15 @@ PARTS = ("observe", "plan", "apply", "verify", "settled")
 
 
 @pytest.mark.parametrize("supervisor", sorted(backends.BACKENDS))
-def test_every_supervisor_runs_daemons(monkeypatch, supervisor):
+def test_every_supervisor_runs_daemons_and_loads_a_firewall(monkeypatch, supervisor):
     monkeypatch.setattr(base, "supervisor", lambda: supervisor)
-    found = backends.component("daemon")
-    assert found.__name__.endswith("." + supervisor)
-    assert all(callable(getattr(found, part)) for part in PARTS)
+    daemons, firewall = backends.component("daemon"), backends.component("firewall")
+    assert daemons.__name__.endswith("." + supervisor)
+    assert firewall.__name__.endswith(
+        {"systemd": ".nft_firewall", "launchd": ".pf_firewall"}[supervisor]
+    )
+    assert all(callable(getattr(daemons, part)) for part in PARTS)
+    assert all(callable(getattr(firewall, part)) for part in PARTS[:3])
 
 
 @pytest.mark.parametrize(
@@ -23,7 +27,6 @@ def test_every_supervisor_runs_daemons(monkeypatch, supervisor):
     [
         (None, "daemon", "found no supervisor"),
         ("runit", "daemon", "found the supervisor runit; expected one of launchd, systemd"),
-        ("launchd", "firewall", "firewall on this host: found the supervisor launchd; expected"),
     ],
 )
 def test_what_is_not_there_is_refused(monkeypatch, supervisor, part, message):

@@ -18,6 +18,7 @@ from launchd_entries import NOTHING, digests, entry, job, observed, state, wish
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     commands,
+    host_lock,
     launchd,
     launchd_apply,
     launchd_job,
@@ -142,6 +143,7 @@ def mac(tmp_path, monkeypatch):
     fake.clock = Clock()
     monkeypatch.setattr(commands, "run", fake.run)
     monkeypatch.setattr(launchd_apply, "time", fake.clock)
+    monkeypatch.setattr(host_lock, "time", fake.clock)
     monkeypatch.setattr(launchd_apply, "LOCK", str(tmp_path / "run" / "tether" / "lock"))
     monkeypatch.setattr(launchd_state, "RECORD_DIR", str(tmp_path / "run" / "tether" / "loaded"))
     monkeypatch.setattr(log_file, "FOLDER", str(tmp_path / "log"))
@@ -301,8 +303,8 @@ def test_one_run_at_a_time(mac, tmp_path):
     os.mkdir(tmp_path / "run" / "tether")
     held = os.open(launchd_apply.LOCK, os.O_RDWR | os.O_CREAT)
     try:
-        assert launchd_apply._lock(held)
-        with pytest.raises(Refusal, match="another run that has been changing them"):
+        assert host_lock._lock(held)
+        with pytest.raises(Refusal, match="another run that has been changing this"):
             carry_out(mac, (ONE, NOTHING))
         assert not (mac.folder / "tether-x.plist").exists()
     finally:

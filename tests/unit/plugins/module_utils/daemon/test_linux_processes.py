@@ -25,3 +25,4 @@ def test_connections(monkeypatch: pytest.MonkeyPatch, port: int, state: str, cou
     one = tcp_table.Socket(state, own, port, peer, "1")
     monkeypatch.setattr(tcp_table, "read", lambda: [one])
     assert linux_processes.connections(9443) == ([one] if counts else [])
+    assert linux_processes.listening() == ([one] if state == tcp_table.LISTEN else [])

@@ -7,14 +7,18 @@ import os
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.tether.fleet.plugins.module_utils import files, firewall
+from ansible_collections.tether.fleet.plugins.module_utils import (
+    files,
+    firewall_options,
+    nft_firewall,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 SESSION = {"peer": "10.9.9.9", "port": 22}
 
 
 def options(**keys):
-    checked = ArgumentSpecValidator(firewall.ARGUMENT_SPEC).validate(
+    checked = ArgumentSpecValidator(firewall_options.ARGUMENT_SPEC).validate(
         {"ingress_sources": ["10.0.0.0/8"], **keys}
     )
     assert not checked.error_messages
@@ -22,7 +26,7 @@ def options(**keys):
 
 
 def rules(session=SESSION, uids=None, **keys):
-    text = firewall.render(options(**keys), session, uids or {})
+    text = nft_firewall.render(options(**keys), session, uids or {})
     return [line.strip() for line in text.splitlines()]
 
 
@@ -89,10 +93,10 @@ def test_a_list_that_shuts_this_very_session_out_is_refused(ports, peer, policy,
     wanted = options(open_ports=ports, policy=policy)
     seen = observed("", session={"peer": peer, "port": 22})
     if not refused:
-        assert firewall.plan(wanted, seen).changed
+        assert nft_firewall.plan(wanted, seen).changed
         return
     with pytest.raises(Refusal, match="Add a network that holds %s to the sources" % peer):
-        firewall.plan(wanted, seen)
+        nft_firewall.plan(wanted, seen)
 
 
 def test_networks_that_overlap_are_merged():
@@ -125,7 +129,7 @@ def test_loopback_ports_know_their_clients_and_their_server():
 )
 def test_options_that_no_rule_could_mean(keys, message):
     with pytest.raises(Refusal, match=message):
-        firewall.check_options(options(**keys))
+        firewall_options.check(options(**keys))
 
 
 def observed(text, **keys):
@@ -137,9 +141,9 @@ def observed(text, **keys):
         "listeners": [],
         "blockers": [],
         "file": text,
-        "unit_file": firewall._UNIT_TEXT % {"nft": "/usr/sbin/nft", "file": firewall.FILE},
+        "unit_file": nft_firewall._UNIT_TEXT % {"nft": "/usr/sbin/nft", "file": nft_firewall.FILE},
         "open": [],
-        "record": {"text": firewall._digest(text), "listing": firewall._digest("live\n")},
+        "record": {"text": nft_firewall._digest(text), "listing": nft_firewall._digest("live\n")},
         "unit": {"UnitFileState": "enabled", "ActiveState": "active"},
     }
     seen.update(keys)
@@ -175,7 +179,7 @@ NOTHING = {
         ({}, {"listing": "less\n"}, [("load", "inet tether")]),
         ({}, {"record": {}}, [("load", "inet tether")]),
         # A unit that anybody may write is a way to root at the next boot.
-        ({}, {"open": [firewall.UNIT_FILE]}, [("update", firewall.UNIT_FILE)]),
+        ({}, {"open": [nft_firewall.UNIT_FILE]}, [("update", nft_firewall.UNIT_FILE)]),
         (
             {},
             {"unit": {"UnitFileState": "enabled", "ActiveState": "failed"}},
@@ -201,14 +205,14 @@ NOTHING = {
     ],
 )
 def test_plan(keys, seen, wanted):
-    text = firewall.render(options(), SESSION, {})
-    plan = firewall.plan(options(**keys), observed(text, **seen))
+    text = nft_firewall.render(options(), SESSION, {})
+    plan = nft_firewall.plan(options(**keys), observed(text, **seen))
     assert [(step.action, step.name) for step in plan.steps] == wanted
 
 
 @pytest.mark.parametrize(("mode", "is_open"), [(0o600, False), (0o666, True), (0o644, True)])
 def test_a_file_that_is_open_to_others_is_seen(tmp_path, monkeypatch, mode, is_open):
-    path = tmp_path / "firewall.nft"
+    path = tmp_path / "nft_firewall.nft"
     path.write_text("")
     path.chmod(mode)
     real = files.os.lstat
@@ -224,9 +228,9 @@ def test_a_file_that_is_open_to_others_is_seen(tmp_path, monkeypatch, mode, is_o
 
 def test_accounts_that_an_earlier_task_will_make_do_not_stop_a_check():
     wanted = options(loopback_ports=[{"port": 8081, "accounts": ["tether-new"]}])
-    plan = firewall.plan(wanted, observed("", uids={"tether-new": None}))
+    plan = nft_firewall.plan(wanted, observed("", uids={"tether-new": None}))
     assert plan.changed
-    assert plan.data["unknown"] == ["tether-new"]
+    assert plan.data["uids"] == {"tether-new": None}
 
 
 NODE_EXPORTER = {
@@ -259,10 +263,10 @@ GUARD = CLOSED.replace("drop", "accept")
 def test_the_first_closing_cuts_nobody_in_silence(keys, seen, refused):
     wanted, seen = options(**keys), observed("", listeners=[NODE_EXPORTER], **seen)
     if not refused:
-        firewall.plan(wanted, seen)
+        nft_firewall.plan(wanted, seen)
         return
     with pytest.raises(Refusal, match="port 9100 on ::, process 812"):
-        firewall.plan(wanted, seen)
+        nft_firewall.plan(wanted, seen)
 
 
 @pytest.mark.parametrize(
@@ -271,13 +275,15 @@ def test_the_first_closing_cuts_nobody_in_silence(keys, seen, refused):
 )
 def test_who_listens_is_looked_up_only_for_the_first_closing(monkeypatch, keys, looks):
     asked = []
-    monkeypatch.setattr(firewall.nft, "program", lambda: None)
-    monkeypatch.setattr(firewall.systemctl, "show", lambda units: {})
-    monkeypatch.setattr(firewall, "RECORD", "/nonexistent/record")
+    monkeypatch.setattr(nft_firewall.nft, "program", lambda: None)
+    monkeypatch.setattr(nft_firewall.systemctl, "show", lambda units: {})
+    monkeypatch.setattr(nft_firewall, "RECORD", "/nonexistent/record")
     monkeypatch.setattr(
-        firewall.firewall_listeners, "observe", lambda known: asked.append(known) or [NODE_EXPORTER]
+        nft_firewall.firewall_listeners,
+        "observe",
+        lambda known: asked.append(known) or [NODE_EXPORTER],
     )
-    seen = firewall.observe(options(ssh_connection="10.9.9.9 1 10.9.9.8 2222", **keys))
+    seen = nft_firewall.observe(options(ssh_connection="10.9.9.9 1 10.9.9.8 2222", **keys))
     assert asked == ([{22, 2222, 9443}] if looks else [])
     assert seen["listeners"] == ([NODE_EXPORTER] if looks else [])
 
@@ -308,7 +314,7 @@ def test_ports_of_services_are_open_to_their_networks_alone():
 def test_a_service_on_the_port_of_the_way_in_is_refused():
     desired = options(policy="guard", service_ports=[{"port": 22, "sources": ["10.0.0.0/8"]}])
     with pytest.raises(Refusal, match="this SSH session's port"):
-        firewall.plan(desired, {"blockers": [], "session": SESSION})
+        nft_firewall.plan(desired, {"blockers": [], "session": SESSION})
 
 
 def test_a_service_port_that_is_open_to_others_too_is_refused():
@@ -316,6 +322,6 @@ def test_a_service_port_that_is_open_to_others_too_is_refused():
         open_ports=[{"port": 8001}], service_ports=[{"port": 8001, "sources": ["x"]}, {"port": 0}]
     )
     with pytest.raises(Refusal) as caught:
-        firewall.check_options(wrong)
+        firewall_options.check(wrong)
     for words in ("8001 is in open_ports", "0 is no port", "'x' does not appear"):
         assert words in str(caught.value)

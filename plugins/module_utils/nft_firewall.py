@@ -11,15 +11,14 @@ although the file is as it was.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import os
-import pwd
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from ansible_collections.tether.fleet.plugins.module_utils import (
     files,
     firewall_listeners,
+    firewall_options,
     foreign_firewall,
     nft,
 )
@@ -33,45 +32,6 @@ UNIT = "tether-firewall.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 # Who may connect is nobody else's business, and what root starts is root's to write.
 MODES = {FILE: 0o600, UNIT_FILE: 0o644}
-
-ARGUMENT_SPEC: Dict[str, Any] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "policy": {"type": "str", "choices": ["closed", "guard"], "default": "closed"},
-    "ingress_port": {"type": "int", "default": 9443},
-    "ingress_sources": {"type": "list", "elements": "str", "default": []},
-    "open_ports": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "port": {"type": "int", "required": True},
-            "proto": {"type": "str", "choices": ["tcp", "udp"], "default": "tcp"},
-            "sources": {"type": "list", "elements": "str", "default": []},
-        },
-        "default": [{"port": 22, "proto": "tcp", "sources": []}],
-    },
-    "loopback_ports": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "port": {"type": "int", "required": True},
-            "accounts": {"type": "list", "elements": "str", "required": True},
-            "server": {"type": "str"},
-        },
-        "default": [],
-    },
-    "service_ports": {
-        "type": "list",
-        "elements": "dict",
-        "options": {
-            "port": {"type": "int", "required": True},
-            "sources": {"type": "list", "elements": "str", "default": []},
-        },
-        "default": [],
-    },
-    "ssh_connection": {"type": "str"},
-    "foreign": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
-    "listeners": {"type": "str", "choices": ["refuse", "cut"], "default": "refuse"},
-}
 
 # Loads early, before the network is up. nftables.service of distributions flushes every table when
 # it is started, stopped or reloaded: ours then comes back right after it.
@@ -105,18 +65,10 @@ WantedBy=sysinit.target
 def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     """Read the live rules, the files, the unit and the SSH session; changes nothing.
 
-    :param desired: the module's options, see ``ARGUMENT_SPEC``
+    :param desired: the module's options, see ``firewall_options``
     """
-    check_options(desired)
+    firewall_options.check(desired)
     program = nft.program()
-    names = sorted(
-        {
-            name
-            for item in desired["loopback_ports"]
-            for name in [*item["accounts"], item.get("server")]
-            if name
-        }
-    )
     session = find_session(desired.get("ssh_connection"))
     listing = nft.own_listing(program) if program else None
     record = _json(RECORD)
@@ -126,7 +78,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     return {
         "session": session,
         "nft": program,
-        "uids": {name: _uid(name) for name in names},
+        "uids": firewall_options.uids(desired),
         "listing": listing,
         "listeners": listeners,
         "blockers": foreign_firewall.observe(program, desired["ingress_port"]),
@@ -148,9 +100,7 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         return _plan_absent(observed)
     if desired["foreign"] == "refuse":
         foreign_firewall.refuse(desired, observed["blockers"])
-    _refuse_ssh_port(desired, observed["session"])
-    if desired["policy"] == "closed":
-        _refuse_to_cut(desired, observed["session"])
+    firewall_options.refuse_to_shut_out(desired, observed["session"])
     if _closes_first(desired, observed["listing"], observed["record"]):
         firewall_listeners.refuse(desired, observed["session"], observed["listeners"])
     text = render(desired, observed["session"], observed["uids"])
@@ -177,10 +127,8 @@ def plan(desired: Dict[str, Any], observed: Dict[str, Any]) -> Plan:
         steps.append(Step("load", "table", "inet tether", before=before, after=after))
     elif unit.get("ActiveState") != "active":
         steps.append(Step("start", "unit", UNIT))
-    unknown = sorted(name for name, uid in observed["uids"].items() if uid is None)
-    return Plan(
-        steps, {"session": observed["session"]}, {"text": text, "unknown": unknown, "absent": False}
-    )
+    known: Dict[str, Any] = {"text": text, "uids": observed["uids"], "absent": False}
+    return Plan(steps, {"session": observed["session"]}, known)
 
 
 def apply(plan: Plan) -> Dict[str, Any]:
@@ -192,13 +140,7 @@ def apply(plan: Plan) -> Dict[str, Any]:
         raise Refusal(
             "firewall", "no program nft", "nftables to be installed", "Install package nftables"
         )
-    if plan.data["unknown"]:
-        raise Refusal(
-            "firewall",
-            "no account %s on this host" % ", ".join(plan.data["unknown"]),
-            "every account that may connect to a loopback port",
-            "Run the role baseline first; those of local_accounts are yours to make or leave out",
-        )
+    firewall_options.refuse_unknown(plan.data["uids"])
     nft.check(program, plan.data["text"])
     for step in plan.steps:
         if step.kind == "file":
@@ -241,38 +183,6 @@ def _closes_first(desired: Dict[str, Any], listing: Optional[str], record: Dict[
     if desired["listeners"] == "cut":
         return False
     return not any('"policy": "drop"' in (text or "") for text in (listing, record.get("rules")))
-
-
-def _refuse_ssh_port(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> None:
-    """Refuse when the SSH session's port is declared as a service's."""
-    ports = [item["port"] for item in desired["service_ports"]]
-    if session is not None and session["port"] in ports:
-        raise Refusal(
-            "firewall",
-            "a service with host_port %d, which is this SSH session's port" % session["port"],
-            "the way back in to stay as it is",
-            "Correct host_port in fleet_services. Nothing was changed",
-        )
-
-
-def _refuse_to_cut(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> None:
-    """Refuse when the SSH session's port is listed for other networks alone."""
-    if session is None:
-        return
-    listed = _listed(desired, session["port"])
-    sources = [source for item in listed for source in item["sources"]]
-    if not listed or not all(item["sources"] for item in listed):
-        return
-    peer = ipaddress.ip_address(session["peer"])
-    if not any(peer in ipaddress.ip_network(source) for source in sources):
-        raise Refusal(
-            "firewall",
-            "this SSH session's port %d open for %s alone, while the session comes from %s"
-            % (session["port"], ", ".join(sources), peer),
-            "the way back in to stay open",
-            "Add a network that holds %s to the sources of port %d in firewall_open_ports (option"
-            " open_ports of the module). Nothing was changed" % (peer, session["port"]),
-        )
 
 
 def _plan_absent(observed: Dict[str, Any]) -> Plan:
@@ -341,13 +251,12 @@ def _input_head(policy: str) -> str:
 
 def _input_rules(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> List[str]:
     rules = ['iifname "lo" accept']
-    ingress = _accept("tcp", desired["ingress_port"], desired["ingress_sources"])
-    # Several services may share a port: nobody is dropped before all who may have been let in.
-    services = [rule for one in _by_port(desired["service_ports"]) for rule in _accept("tcp", *one)]
+    admitted = [
+        rule for one in firewall_options.admitted(desired, session) for rule in _accept(*one)
+    ]
     if desired["policy"] == "guard":
-        guarded = sorted({item["port"] for item in desired["service_ports"]})
-        drops = ["tcp dport %d drop" % port for port in [desired["ingress_port"], *guarded]]
-        return [*rules, *ingress, *services, *drops]
+        drops = ["tcp dport %d drop" % port for port in firewall_options.guarded(desired)]
+        return [*rules, *admitted, *drops]
     rules += [
         "ct state established,related accept",
         "icmp type { destination-unreachable, time-exceeded, parameter-problem, echo-request }"
@@ -358,31 +267,7 @@ def _input_rules(desired: Dict[str, Any], session: Optional[Dict[str, Any]]) -> 
         "udp sport 67 udp dport 68 accept",
         "ip6 saddr fe80::/10 udp sport 547 udp dport 546 accept",
     ]
-    if session is not None and not _listed(desired, session["port"]):
-        # The way back in, for every administrator: where this run comes from must not matter, or a
-        # run from elsewhere would be a change.
-        rules += _accept("tcp", session["port"], [])
-    for item in desired["open_ports"]:
-        rules += _accept(item["proto"], item["port"], item["sources"])
-    return rules + ingress + services
-
-
-def _by_port(services: List[Dict[str, Any]]) -> List[Tuple[int, List[str]]]:
-    """Each port with the networks of its services; one that is open to everybody has none."""
-    found: Dict[int, List[List[str]]] = {}
-    for item in services:
-        found.setdefault(item["port"], []).append(item["sources"])
-    return [
-        (port, [one for sources in given for one in sources] if all(given) else [])
-        for port, given in sorted(found.items())
-    ]
-
-
-def _listed(desired: Dict[str, Any], port: int) -> List[Dict[str, Any]]:
-    """The open ports' entries for a TCP port."""
-    return [
-        item for item in desired["open_ports"] if item["proto"] == "tcp" and item["port"] == port
-    ]
+    return rules + admitted
 
 
 def _accept(proto: str, port: int, sources: List[str]) -> List[str]:
@@ -390,11 +275,8 @@ def _accept(proto: str, port: int, sources: List[str]) -> List[str]:
     if not sources:
         return ["%s dport %d accept" % (proto, port)]
     rules = []
-    networks = [ipaddress.ip_network(source) for source in sources]
     for version, word in ((4, "ip"), (6, "ip6")):
-        # nft refuses overlapping networks in one set.
-        merged = ipaddress.collapse_addresses(n for n in networks if n.version == version)  # type: ignore[type-var]
-        texts = [str(network) for network in merged]
+        texts = firewall_options.networks(sources, version)
         if texts:
             rules.append(
                 "%s saddr { %s } %s dport %d accept" % (word, ", ".join(texts), proto, port)
@@ -428,64 +310,6 @@ def _ids(names: List[str], uids: Dict[str, Optional[int]]) -> str:
     known = sorted({uid for uid in (uids[name] for name in names) if uid is not None})
     unknown = sorted({'"%s"' % name for name in names if uids[name] is None})
     return ", ".join([str(uid) for uid in known] + unknown)
-
-
-# Options ----------------------------------------------------------------------------------------
-
-
-def check_options(desired: Dict[str, Any]) -> None:
-    """Refuse what no rule could mean; all of it at once.
-
-    :raises Refusal: naming each option
-    """
-    if desired["state"] == "absent":
-        return
-    wrong: List[str] = []
-    if not desired["ingress_sources"]:
-        wrong.append(
-            "ingress_sources is empty, so no relay could connect; list the networks that"
-            " the cluster's nodes or pods come from"
-        )
-    sources: List[Tuple[str, str]] = [("ingress_sources", s) for s in desired["ingress_sources"]]
-    ports = [("ingress_port", desired["ingress_port"])]
-    for item in desired["open_ports"]:
-        ports.append(("open_ports", item["port"]))
-        sources += [("open_ports", source) for source in item["sources"]]
-    ports += [("loopback_ports", item["port"]) for item in desired["loopback_ports"]]
-    opened = {item["port"] for item in desired["open_ports"] if item["proto"] == "tcp"}
-    for item in desired["service_ports"]:
-        ports.append(("service_ports", item["port"]))
-        sources += [("service_ports", source) for source in item["sources"]]
-        if item["port"] in opened:
-            wrong.append(
-                "service_ports: %d is in open_ports (firewall_open_ports) too; list it once"
-                % item["port"]
-            )
-    wrong += ["%s: %d is no port" % pair for pair in ports if not 0 < pair[1] < 65536]
-    for key, source in sources:
-        try:
-            ipaddress.ip_network(source)
-        except ValueError as error:
-            wrong.append("%s: %s" % (key, error))
-    seen = set()
-    for item in desired["loopback_ports"]:
-        if item["port"] in seen:
-            wrong.append("loopback_ports: %d is listed twice" % item["port"])
-        seen.add(item["port"])
-    if wrong:
-        raise Refusal(
-            "firewall options",
-            "; ".join(wrong),
-            "ports from 1 to 65535 and networks such as 10.0.0.0/8",
-            "Mend what is named; nothing was changed",
-        )
-
-
-def _uid(name: str) -> Optional[int]:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return None
 
 
 def _digest(text: str) -> str:

@@ -12,7 +12,11 @@ import time
 
 import pytest
 
-from ansible_collections.tether.fleet.plugins.module_utils import firewall, foreign_firewall, nft
+from ansible_collections.tether.fleet.plugins.module_utils import (
+    foreign_firewall,
+    nft,
+    nft_firewall,
+)
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 
 pytestmark = pytest.mark.skipif(
@@ -136,7 +140,7 @@ def test_a_load_can_be_repeated_and_drift_is_seen(namespace):
         open_ports=[{"port": 53, "proto": "udp", "sources": ["10.0.0.0/8", "192.0.2.7"]}],
         loopback_ports=[{"port": 8081, "accounts": ["a", "b"], "server": "a"}],
     )
-    text = firewall.render(wanted, {"peer": "fd00::1", "port": 22}, {"a": 998, "b": 999})
+    text = nft_firewall.render(wanted, {"peer": "fd00::1", "port": 22}, {"a": 998, "b": 999})
     host.load(text)
     first = nft.own_listing(host.nft)
     host.load(text)
@@ -164,7 +168,7 @@ def test_strangers_on_the_host_reach_no_engine_and_replace_none(namespace, addre
         host.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=0")
     client, server, stranger = 65001, 65002, 65003
     wanted = options(loopback_ports=[{"port": 8081, "accounts": ["c"], "server": "s"}])
-    host.load(firewall.render(wanted, None, {"c": client, "s": server}))
+    host.load(nft_firewall.render(wanted, None, {"c": client, "s": server}))
     engine = host.listen(8081, address, server)
     assert host.dial(address, 8081, client) == "open"
     assert host.dial(address, 8081, 0) == "open"
@@ -191,13 +195,13 @@ def test_from_outside_only_what_is_open(namespace):
         return [peer.dial(*pair) for pair in peer_ports]
 
     settle(dial, ["open"] * 4)
-    host.load(firewall.render(options(), None, {}))
+    host.load(nft_firewall.render(options(), None, {}))
     assert dial() == ["open", "silent", "open", "silent"]
     assert host.dial("10.9.0.1", 7000) == "open"
-    host.load(firewall.render(options(policy="guard"), None, {}))
+    host.load(nft_firewall.render(options(policy="guard"), None, {}))
     assert dial() == ["open", "open", "open", "silent"]
     # The session's port, wherever the session comes from.
-    host.load(firewall.render(options(open_ports=[]), {"peer": "10.9.7.7", "port": 22}, {}))
+    host.load(nft_firewall.render(options(open_ports=[]), {"peer": "10.9.7.7", "port": 22}, {}))
     assert dial() == ["open", "silent", "open", "silent"]
     # A service's port is its networks', whatever else the table closes.
     for policy, source, wanted in (
@@ -207,7 +211,7 @@ def test_from_outside_only_what_is_open(namespace):
         ("guard", "10.9.1.0/24", "silent"),
     ):
         ports = [{"port": 7000, "sources": [source]}]
-        host.load(firewall.render(options(policy=policy, service_ports=ports), None, {}))
+        host.load(nft_firewall.render(options(policy=policy, service_ports=ports), None, {}))
         assert dial()[1] == wanted, (policy, source)
 
 
@@ -224,16 +228,16 @@ def test_ipv6_is_closed_equally(namespace):
         host.listen(port, "::")
     wanted = options(ingress_sources=["10.9.0.0/24", "fd00:0::/64"])
     # Before anybody knows anybody's link address: finding the neighbour is let in as well.
-    host.load(firewall.render(wanted, None, {}))
+    host.load(nft_firewall.render(wanted, None, {}))
     pairs = [("fd00:0::1", 22), ("fd00:0::1", 7000), ("fd00:0::1", 9443), ("fd00:1::1", 9443)]
 
     def dial():
         return [peer.dial(*pair) for pair in pairs]
 
     settle(dial, ["open", "silent", "open", "silent"])
-    host.load(firewall.render(options(), None, {}))
+    host.load(nft_firewall.render(options(), None, {}))
     assert dial() == ["open", "silent", "silent", "silent"]
-    host.load(firewall.render(options(policy="guard"), None, {}))
+    host.load(nft_firewall.render(options(policy="guard"), None, {}))
     assert dial() == ["open", "open", "silent", "silent"]
 
 
@@ -258,5 +262,5 @@ def test_the_command_that_a_refusal_gives_really_helps(namespace, family, text):
 
 def test_our_own_table_is_no_foreign_one(namespace):
     host = namespace()
-    host.load(firewall.render(options(), None, {}))
+    host.load(nft_firewall.render(options(), None, {}))
     assert foreign_firewall.blocking_chains(nft.ruleset(host.nft), 9443) == []
