@@ -18,7 +18,7 @@ from bench_parts.aims import Aim, finish
 from bench_parts.places import BenchError
 from bench_parts.progress import say
 from converge_parts import figures, hosts, pyinfra_source, role_source, table
-from converge_parts.fleet import Fleet
+from converge_parts.fleet import Fleet, Mixed
 
 _CONTROLS = ("role", "ordinary", "pyinfra")
 # The number of hosts at which one change is timed.
@@ -34,7 +34,8 @@ def main() -> int:
         say("bringing up the bed and the controls")
         role_source.collection()
         pyinfra_source.ensure()
-        hosts.up(max(options.hosts), fresh=not options.keep_bed)
+        names = hosts.names(max(options.hosts)) + ([Mixed.MAC] if options.mac else [])
+        hosts.up(names, fresh=not options.keep_bed)
         role_source.python_apt(hosts.names(max(options.hosts)))
         with role_source.download_server() as role_settings:
             print(table.head(), flush=True)
@@ -42,6 +43,11 @@ def main() -> int:
                 entry, met = _measure(Fleet(count, role_settings), options)
                 found["hosts"][str(count)] = entry
                 aims += met
+        if options.mac:
+            say("a Mac beside a Linux host: converging")
+            found["mixed"], met = figures.mixed(Mixed().run(), Mixed.LINUX, Mixed.MAC)
+            aims += met
+            print(table.mixed(found["mixed"]), flush=True)
     except (BenchError, ValueError, TimeoutError) as problem:
         error = str(problem)
     finally:
@@ -85,6 +91,12 @@ def _options() -> argparse.Namespace:
         type=lambda text: sorted({int(word) for word in text.split(",")}),
         default=[1, 4, 10],
         help="numbers of hosts (default: 1,4,10)",
+    )
+    parser.add_argument(
+        "--mac",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="count executions on an emulated Mac too (default: yes)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each way (default: 3)")
     parser.add_argument("--profile", action="store_true", help="say which tasks take the time")

@@ -49,6 +49,23 @@ def aims(count: int, rounds: list[Round]) -> list[Aim]:
     ]
 
 
+def mixed(run: Run, linux: str, mac: str) -> tuple[dict[str, dict[str, int]], list[Aim]]:
+    """What one run of the whole executed on each host of a fleet of both systems."""
+    found = {
+        name: {
+            "executions": run.executions[name],
+            "transfers": run.transfers[name],
+            "modules": run.account.modules.get(name, 0),
+        }
+        for name in (linux, mac)
+    }
+    aims = [
+        Aim(f"emulated Mac: {what}, as on Linux", found[mac][what], found[linux][what])
+        for what in ("executions", "transfers")
+    ]
+    return found, aims
+
+
 def profile(runs: list[Run], top: int = 8) -> list[tuple[str, float]]:
     """The tasks that take the most time: median seconds by name, over the runs."""
     by_name: dict[str, list[float]] = {}

@@ -24,6 +24,23 @@ def _site(name: str, inventory: Path, *arguments: str) -> Playbook:
     return Playbook(name, path, inventory, arguments, with_callbacks=True)
 
 
+class Mixed:
+    """A Linux host and an emulated Mac in one fleet: what a run without changes executes on each.
+
+    No control knows Macs, and times on an emulated one say nothing.
+    """
+
+    LINUX, MAC = NAMES = ("gpu1", "mac1")
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(list(self.NAMES))
+        self.site = _site("site.yml", inventories.site(self.NAMES))
+
+    def run(self) -> Run:
+        proofs.settle(self.site, self.ledger)
+        return proofs.unchanged(self.site, self.site.run(self.ledger))
+
+
 class Fleet:
     """The first ``count`` hosts of the bed and the tools that keep their state.
 
@@ -33,7 +50,7 @@ class Fleet:
     def __init__(self, count: int, role_settings: Mapping[str, str]) -> None:
         self.count = count
         self.ledger = Ledger(hosts.names(count))
-        self.site = _site("site.yml", inventories.site(count))
+        self.site = _site("site.yml", inventories.site(hosts.names(count)))
         ordinary = inventories.plain(count, "ordinary")
         self.tools: dict[str, Tool] = {
             "site": self.site,
@@ -78,7 +95,7 @@ class Fleet:
 
     def one_change(self) -> list[Run]:
         """One engine argument of one model of one host is changed; then it is changed back."""
-        other = inventories.site(self.count, changed=True)
+        other = inventories.site(hosts.names(self.count), changed=True)
         runs = []
         for inventory in (other, self.site.inventory):
             run = _site("site.yml, one change", inventory).run(self.ledger)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench_parts import testbed
@@ -17,12 +18,24 @@ def names(count: int) -> list[str]:
     return [f"gpu{number}" for number in range(1, count + 1)]
 
 
-def up(count: int, *, fresh: bool) -> None:
-    """Bring the bed up with ``count`` hosts.
+def is_mac(name: str) -> bool:
+    """Whether a host of the bed is an emulated Mac."""
+    return name.startswith("mac")
+
+
+def mac_lock() -> Path:
+    """The lock of a fleet with emulated Macs, which run Linux's programs."""
+    path = BED_STATE / "fleet.lock.yml"
+    run([sys.executable, ROOT / "tests" / "models" / "mac_lock.py", path])
+    return path
+
+
+def up(wanted: Sequence[str], *, fresh: bool) -> None:
+    """Bring the bed up with these hosts.
 
     :param fresh: from nothing: what an earlier run left would be measured too
     """
-    testbed.up(names(count), fresh=fresh)
+    testbed.up(wanted, fresh=fresh)
     run(["sh", ROOT / "tests" / "models" / "prepare.sh", BED, sys.executable])
 
 

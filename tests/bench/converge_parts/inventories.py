@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ CHANGED_ARGUMENTS = ["--ctx-size", "384", "--threads", "1"]
 CHANGED_HOST = "gpu2"
 
 
-def site(count: int, *, changed: bool = False) -> Path:
-    """The fleet that playbooks/site.yml provisions: one tiny model a host, one relay a model."""
+def site(names: Sequence[str], *, changed: bool = False) -> Path:
+    """The fleet that playbooks/site.yml provisions: one tiny model a host, one relay a model.
+
+    :param names: hosts; emulated Macs are told from others by their names
+    """
     state = testbed.status()
     model = BED_STATE / "models" / "tiny.gguf"
     digest = hashlib.sha256(model.read_bytes()).hexdigest()
@@ -48,16 +52,18 @@ def site(count: int, *, changed: bool = False) -> Path:
                 "files": [{"name": "tiny.gguf", "source": str(model), "sha256": digest}],
                 "args": CHANGED_ARGUMENTS if changed and name == CHANGED_HOST else ARGUMENTS,
             }
-            for name in hosts.names(count)
+            for name in names
         ],
     }
-    folder = STATE / f"site-{count}{'-changed' if changed else ''}"
-    return _write(folder, count, settings, with_cluster=True)
+    if any(hosts.is_mac(name) for name in names):
+        settings["fleet_lock_file"] = str(hosts.mac_lock())
+    folder = STATE / f"site-{len(names)}-{names[-1]}{'-changed' if changed else ''}"
+    return _write(folder, names, settings, with_cluster=True)
 
 
 def plain(count: int, name: str) -> Path:
     """The hosts alone; what belongs to one of them is put beside it by ``host_vars``."""
-    return _write(STATE / f"{name}-{count}", count, {}, with_cluster=False)
+    return _write(STATE / f"{name}-{count}", hosts.names(count), {}, with_cluster=False)
 
 
 def host_vars(inventory: Path, host: str, variables: dict[str, Any]) -> None:
@@ -66,7 +72,9 @@ def host_vars(inventory: Path, host: str, variables: dict[str, Any]) -> None:
     (folder / f"{host}.json").write_text(json.dumps(variables, indent=1))
 
 
-def _write(folder: Path, count: int, settings: dict[str, Any], *, with_cluster: bool) -> Path:
+def _write(
+    folder: Path, names: Sequence[str], settings: dict[str, Any], *, with_cluster: bool
+) -> Path:
     where = hosts.addresses()
     access = {
         "ansible_user": "ops",
@@ -74,7 +82,13 @@ def _write(folder: Path, count: int, settings: dict[str, Any], *, with_cluster: 
     }
     groups: dict[str, Any] = {
         "fleet_hosts": {
-            "hosts": {name: {"ansible_host": where[name]} for name in hosts.names(count)},
+            "hosts": {
+                name: {
+                    "ansible_host": where[name],
+                    **({"fleet_system": "macos"} if hosts.is_mac(name) else {}),
+                }
+                for name in names
+            },
             "vars": access,
         }
     }

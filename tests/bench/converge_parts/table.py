@@ -52,6 +52,15 @@ def ratios(count: int, found: dict[str, float]) -> str:
     return f"{count:>5}  time over that of the control, in the same round: {words}"
 
 
+def mixed(found: dict[str, dict[str, int]]) -> str:
+    """What a run without changes executes on a Linux host and on an emulated Mac."""
+    each = [
+        f"{name} {row['executions']} ({row['modules']} modules, {row['transfers']} transfers)"
+        for name, row in found.items()
+    ]
+    return f"A fleet of both systems, {TITLES['site']}; executions: {', '.join(each)}"
+
+
 def profile(count: int, tasks: list[tuple[str, float]]) -> str:
     lines = [f"Where the time goes in site.yml, {count} host{'s' if count > 1 else ''}:"]
     lines += [f"  {seconds:6.2f} s  {name}" for name, seconds in tasks]
