@@ -12,6 +12,9 @@ from bench_parts import testbed
 from bench_parts.command import run
 from bench_parts.places import BED, BED_STATE, ROOT
 
+# Where an emulated Mac keeps the Linux programs that no Mac has comes first (tests/testbed/mac).
+_PROGRAMS = "/usr/lib/emulated-mac/linux:/usr/sbin:/usr/bin:/sbin:/bin"
+
 
 def names(count: int) -> list[str]:
     """The first ``count`` hosts."""
@@ -56,4 +59,5 @@ def inside(host: str) -> list[str]:
     """
     keeper = testbed.status()["hosts"][host]["pid"]
     children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-    return ["nsenter", "--target", children[0], "--mount", "--uts", "--ipc", "--pid", "--net"]
+    enter = ["nsenter", "--target", children[0], "--mount", "--uts", "--ipc", "--pid", "--net"]
+    return [*enter, "env", f"PATH={_PROGRAMS}"]
