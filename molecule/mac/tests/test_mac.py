@@ -142,8 +142,8 @@ def test_who_reaches_what_by_the_rules_that_are_loaded(
 def test_what_another_program_does_to_pf_is_found_and_mended() -> None:
     rules, token = mac(RULES), mac("cat /var/lib/tether/pf-token")
     for offence, mended in (
-        ("pfctl -a com.apple/tether -F rules", "loaded com.apple/tether"),
-        ("pfctl -X $(cat /var/lib/tether/pf-token)", "enabled pf"),
+        ("pfctl -a com.apple/tether -F rules", "1 anchor"),
+        ("pfctl -X $(cat /var/lib/tether/pf-token)", "1 filter"),
     ):
         mac(offence)
         done = site("--limit", "mac1")
@@ -155,8 +155,8 @@ def test_what_another_program_does_to_pf_is_found_and_mended() -> None:
 
 
 def test_the_application_firewall_lets_the_ingress_in() -> None:
-    """It is off on a new Mac, and nothing was done. Somebody switches it on."""
-    assert "/opt/tether" not in mac(f"{FIREWALL} --listapps")
+    """It is off on a new Mac, and nothing is done there. Somebody switches it on."""
+    assert "State = 0" in mac(f"{FIREWALL} --getglobalstate")
     mac(f"{FIREWALL} --setglobalstate on")
     done = site("--limit", "mac1")
     assert done.returncode == 0, done.stdout
