@@ -57,7 +57,13 @@ _SCRIPT = """\
 umask 077
 pfctl=%(pfctl)s
 kept=%(token)s
-said=$("$pfctl" -a %(anchor)s -f %(rules)s 2>&1) || { echo "$said" >&2; exit 1; }
+tries=10
+# Busy while another program loads rules, as macOS itself does at boot: nobody would try again.
+until said=$("$pfctl" -a %(anchor)s -f %(rules)s 2>&1); do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || { echo "$said" >&2; exit 1; }
+    sleep 1
+done
 token=$(cat "$kept" 2>/dev/null)
 case "$token" in
     '' | *[!0-9]*) ;;

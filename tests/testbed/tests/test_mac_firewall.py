@@ -250,6 +250,17 @@ def test_a_main_ruleset_without_anchors_is_refused(host: Host) -> None:
     assert host.plan().steps == []
 
 
+def test_a_filter_that_another_program_loads_meanwhile(host: Host) -> None:
+    """At boot nobody would run the script a second time."""
+    host.run()
+    rules = host.rules()
+    host.mac.run("pfctl", "-a", "com.apple/tether", "-F", "rules")
+    host.mac.python("from mac import pf_state\nwith pf_state.changed() as s: s['busy'] = 2")
+    assert host.mac.rc("pfctl", "-a", "com.apple/other", "-f", "/dev/null") == 1
+    assert host.run() == ["load anchor com.apple/tether"]
+    assert host.rules() == rules
+
+
 def test_an_update_of_macos_takes_nothing_away(host: Host) -> None:
     """Fact: updates bring their own /etc/pf.conf. Our anchor is in no file of macOS."""
     host.mac.place("/etc/pf.conf").write_text(

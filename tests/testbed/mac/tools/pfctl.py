@@ -174,6 +174,11 @@ def _load(options: _Options, only_checks: bool) -> None:
         print("".join(f"{rule}\n" for rule in found.rules), end="")
     if only_checks:
         return
+    with pf_state.changed() as state:
+        busy, state["busy"] = state["busy"], max(0, state["busy"] - 1)
+    if busy:
+        # pf(4), DIOCXBEGIN: another transaction on that ruleset has not ended.
+        raise ProgramError(1, "pfctl: DIOCXBEGIN: Resource busy")
     # Tables live as long as a rule or a `persist` needs them; here each load brings its own.
     with pf_state.changed() as state:
         tables = {**{table: [] for table in found.uses}, **found.tables}
