@@ -86,6 +86,8 @@ pf
   -> session::test_a_macs_session_is_its_sshds_connection
 - two runs would take two tokens
   -> firewall::test_two_runs_at_once_take_one_token
+- pfctl rewrites rules as it loads them
+  -> firewall::test_rules_are_loaded_once_and_counted
 - ports are shown by names
   -> unit_pf::test_a_port_that_has_a_name
 

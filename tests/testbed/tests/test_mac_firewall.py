@@ -136,6 +136,8 @@ FIRST = [
             "loopback_ports": [{"port": 8081, "accounts": ["nobody"], "server": "daemon"}],
             "service_ports": [{"port": 8001, "sources": ["10.1.0.0/16"]}, {"port": 8002}],
         },
+        # As many as pfctl would put into a table of its own.
+        {"ingress_sources": [f"10.{number}.0.0/16" for number in range(0, 20, 2)]},
     ],
 )
 def test_rules_are_loaded_once_and_counted(host: Host, keys: dict[str, Any]) -> None:
