@@ -11,6 +11,10 @@ Nothing of this was run on a Mac when it was written. What it relies on, and fro
 * ``-s rules`` of an anchor that is not there ends with 0 and shows nothing (measured on macOS 27).
 * Rules are shown expanded and normalised, ports by name (pfctl's source; output published). So they
   are compared with what ``-vnf`` shows of our own text, never with the text.
+* Left to itself, pfctl changes the order of rules, leaves some out, and puts six and more networks
+  of a rule into a table with a name of its own making (pf.conf(5), "ruleset-optimization";
+  OpenBSD's ``pfctl_optimize.c``): nothing that could be compared. ``-o none`` keeps it from that;
+  macOS's pfctl has the option (its usage, published).
 * A token is of one boot; ``pfctl -d``, whoever runs it, ends them all (measured; xnu's
   ``pf_ioctl.c``). ``-s References`` shows those that are held.
 """
@@ -28,6 +32,8 @@ from ansible_collections.tether.fleet.plugins.module_utils.plan import Refusal
 # By its path: what stands in its place on somebody's PATH could say anything.
 PFCTL = "/sbin/pfctl"
 ANCHOR = "com.apple/tether"
+# Before the file, to check it or to load it.
+OPTIONS = ("-o", "none", "-a", ANCHOR)
 
 _TOKEN = re.compile(r"[0-9]{6,20}")
 _SKIPPED = re.compile(r"(\S+) \(skip\)")
@@ -69,7 +75,7 @@ def look() -> State:
 
 def meaning(text: str) -> Optional[List[str]]:
     """The rules of a text as pfctl would show them once they are loaded; None for a wrong text."""
-    done = _run(["-a", ANCHOR, "-vnf", "-"], text)
+    done = _run([*OPTIONS, "-vnf", "-"], text)
     return lines(done.stdout) if done.returncode == 0 else None
 
 
@@ -78,7 +84,7 @@ def check(text: str) -> None:
 
     :raises Refusal: with pfctl's own words
     """
-    done = _run(["-a", ANCHOR, "-nf", "-"], text)
+    done = _run([*OPTIONS, "-nf", "-"], text)
     if done.returncode != 0:
         raise _broken(done)
 

@@ -57,7 +57,13 @@ _SCRIPT = """\
 umask 077
 pfctl=%(pfctl)s
 kept=%(token)s
-said=$("$pfctl" -a %(anchor)s -f %(rules)s 2>&1) || { echo "$said" >&2; exit 1; }
+tries=10
+# Busy while another program loads rules, as macOS itself does at boot: nobody would try again.
+until said=$("$pfctl" %(options)s -f %(rules)s 2>&1); do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || { echo "$said" >&2; exit 1; }
+    sleep 1
+done
 token=$(cat "$kept" 2>/dev/null)
 case "$token" in
     '' | *[!0-9]*) ;;
@@ -172,8 +178,8 @@ def _apply_present(plan: Plan) -> None:
             "firewall",
             "other rules in the anchor %s than were loaded, or pf without our token" % pf.ANCHOR,
             "the kernel to have what was loaded a moment ago",
-            "Compare sudo pfctl -a %s -s rules with sudo pfctl -a %s -vnf %s, and look for what"
-            " changes them" % (pf.ANCHOR, pf.ANCHOR, RULES),
+            "Compare sudo pfctl -a %s -s rules with sudo pfctl %s -vnf %s, and look for what"
+            " changes them" % (pf.ANCHOR, " ".join(pf.OPTIONS), RULES),
         )
 
 
@@ -222,7 +228,8 @@ def _apply_absent(plan: Plan) -> None:
 
 def script() -> str:
     """What is run at boot, and by a run that finds something amiss."""
-    return _SCRIPT % {"pfctl": pf.PFCTL, "token": TOKEN, "anchor": pf.ANCHOR, "rules": RULES}
+    words = {"pfctl": pf.PFCTL, "options": " ".join(pf.OPTIONS), "token": TOKEN, "rules": RULES}
+    return _SCRIPT % words
 
 
 def _boot(wanted: Dict[str, str]) -> Dict[str, Any]:

@@ -72,6 +72,22 @@ pf
   -> firewall::test_an_update_of_macos_takes_nothing_away
 - files say nothing of the rules that count
   -> firewall::test_an_anchor_that_another_program_flushed
+- pfctl -d of another program ends all tokens
+  -> firewall::test_a_filter_that_another_program_ended
+- a load fails while another program's goes on, at boot too
+  -> firewall::test_a_filter_that_another_program_loads_meanwhile
+- pf looks at nothing on an interface with set skip
+  -> firewall::test_interfaces_without_a_filter
+- rules with ports match no fragment
+  -> packets::test_without_scrub_no_part_opens_a_connection
+- connections from before the rules have no state
+  -> packets::test_packets
+- no /proc tells which session the rules are loaded over
+  -> session::test_a_macs_session_is_its_sshds_connection
+- two runs would take two tokens
+  -> firewall::test_two_runs_at_once_take_one_token
+- pfctl rewrites rules as it loads them
+  -> firewall::test_rules_are_loaded_once_and_counted
 - ports are shown by names
   -> unit_pf::test_a_port_that_has_a_name
 
@@ -130,6 +146,7 @@ FILES: Dict[str, str] = {
     "packets": "tests/testbed/tests/test_mac_packets.py",
     "plan": f"{_UNITS}/daemon/test_launchd_plan.py",
     "plist": f"{_UNITS}/daemon/test_plist.py",
+    "session": f"{_UNITS}/test_ssh_session.py",
     "unit_launchctl": f"{_UNITS}/daemon/test_launchctl.py",
     "unit_os": f"{_UNITS}/test_os_trouble.py",
     "unit_pf": f"{_UNITS}/test_pf.py",

@@ -8,6 +8,7 @@ real one are known to. Its engine and its ingress are Linux programs.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import plistlib
@@ -130,13 +131,10 @@ def test_who_reaches_what_by_the_rules_that_are_loaded(
 ) -> None:
     """The emulated pf filters nothing: what a Mac would do is read from what it has loaded. That a
     port is closed to a neighbour is not shown here; it is on the Linux host beside."""
-    number = json.loads(bed("status", "--json").stdout)["number"]
-    address = {
-        "cluster": f"10.99.{number}.1",
-        "pods": f"10.100.{number}.7",
-        "gpu1": f"10.99.{number}.11",
-    }[source]
-    packet = Packet(port=port, source=address)
+    known = json.loads(bed("status", "--json").stdout)
+    cluster, pods = (ipaddress.ip_network(known[key]) for key in ("network", "pods"))
+    address = {"cluster": cluster[1], "pods": pods[7], "gpu1": cluster[11]}[source]
+    packet = Packet(port=port, source=str(address))
     assert verdict(mac(RULES).splitlines(), packet) == expected
     assert "Status: Enabled" in mac("pfctl -s info")
 
@@ -144,8 +142,8 @@ def test_who_reaches_what_by_the_rules_that_are_loaded(
 def test_what_another_program_does_to_pf_is_found_and_mended() -> None:
     rules, token = mac(RULES), mac("cat /var/lib/tether/pf-token")
     for offence, mended in (
-        ("pfctl -a com.apple/tether -F rules", "loaded com.apple/tether"),
-        ("pfctl -X $(cat /var/lib/tether/pf-token)", "enabled pf"),
+        ("pfctl -a com.apple/tether -F rules", "1 anchor"),
+        ("pfctl -X $(cat /var/lib/tether/pf-token)", "1 filter"),
     ):
         mac(offence)
         done = site("--limit", "mac1")
@@ -157,8 +155,8 @@ def test_what_another_program_does_to_pf_is_found_and_mended() -> None:
 
 
 def test_the_application_firewall_lets_the_ingress_in() -> None:
-    """It is off on a new Mac, and nothing was done. Somebody switches it on."""
-    assert "/opt/tether" not in mac(f"{FIREWALL} --listapps")
+    """It is off on a new Mac, and nothing is done there. Somebody switches it on."""
+    assert "State = 0" in mac(f"{FIREWALL} --getglobalstate")
     mac(f"{FIREWALL} --setglobalstate on")
     done = site("--limit", "mac1")
     assert done.returncode == 0, done.stdout

@@ -16,6 +16,7 @@ import ipaddress
 import itertools
 import pwd
 import re
+import secrets
 from dataclasses import dataclass, field
 
 _TOKEN = re.compile(
@@ -23,6 +24,8 @@ _TOKEN = re.compile(
 )
 _TABLE_NAME = re.compile(r"<[A-Za-z0-9_.-]{1,31}>")
 _MACRO = re.compile(r"^\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(\S.*)$")
+_SOURCE = re.compile(r"from (\S+) ")
+_TABLE_THRESHOLD = 6
 _INTERFACE = re.compile(r"(lo|en|utun|bridge|vmenet)[0-9]+")
 _PROTOCOLS = ("tcp", "udp", "icmp", "icmp6")
 _RETURNS = ("drop", "return", "return-rst", "return-icmp")
@@ -95,6 +98,25 @@ def parse(text: str) -> RuleSet:
         elif words.peek():
             raise PfSyntaxError(number)
     return found
+
+
+def optimize(found: RuleSet) -> None:
+    """What pfctl does with rules by default, the part of it that hides most.
+
+    Source read (OpenBSD's pfctl_optimize.c): rules that differ in their source alone become one
+    with a table, from six on; the table has a name that is another one each time.
+    """
+    rules: list[str] = []
+    for _same, each in itertools.groupby(found.rules, lambda rule: _SOURCE.sub("from X ", rule)):
+        group = list(each)
+        sources = [match[1] for match in map(_SOURCE.search, group) if match]
+        if len(sources) < _TABLE_THRESHOLD or "any" in sources:
+            rules += group
+            continue
+        name = f"<__automatic_{secrets.token_hex(4)}_{len(found.tables)}>"
+        found.tables[name] = sources
+        rules.append(_SOURCE.sub(f"from {name} ", group[0]))
+    found.rules = rules
 
 
 def _lines(text: str) -> list[tuple[int, str]]:

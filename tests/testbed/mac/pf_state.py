@@ -32,12 +32,13 @@ MAIN = ('scrub-anchor "com.apple/*" all fragment reassemble', 'anchor "com.apple
 
 
 def _empty() -> store.Content:
-    return {"anchors": {}, "tokens": {}, "since": 0, "main": list(MAIN), "skipped": []}
+    return {"anchors": {}, "tokens": {}, "since": 0, "main": list(MAIN), "skipped": [], "busy": 0}
 
 
 def read() -> store.Content:
     """The whole state: `anchors`, `tokens`, and `since`, the time it was enabled or 0; `main`, the
-    rules of the main ruleset; `skipped`, interfaces with `set skip`."""
+    rules of the main ruleset; `skipped`, interfaces with `set skip`; `busy`, how many loads fail
+    next."""
     return {**_empty(), **store.read(store.until_reboot(_DOCUMENT))}
 
 

@@ -136,6 +136,8 @@ FIRST = [
             "loopback_ports": [{"port": 8081, "accounts": ["nobody"], "server": "daemon"}],
             "service_ports": [{"port": 8001, "sources": ["10.1.0.0/16"]}, {"port": 8002}],
         },
+        # As many as pfctl would put into a table of its own.
+        {"ingress_sources": [f"10.{number}.0.0/16" for number in range(0, 20, 2)]},
     ],
 )
 def test_rules_are_loaded_once_and_counted(host: Host, keys: dict[str, Any]) -> None:
@@ -248,6 +250,17 @@ def test_a_main_ruleset_without_anchors_is_refused(host: Host) -> None:
     host.mac.reboot()
     host.wait_for_boot()
     assert host.plan().steps == []
+
+
+def test_a_filter_that_another_program_loads_meanwhile(host: Host) -> None:
+    """At boot nobody would run the script a second time."""
+    host.run()
+    rules = host.rules()
+    host.mac.run("pfctl", "-a", "com.apple/tether", "-F", "rules")
+    host.mac.python("from mac import pf_state\nwith pf_state.changed() as s: s['busy'] = 2")
+    assert host.mac.rc("pfctl", "-a", "com.apple/other", "-f", "/dev/null") == 1
+    assert host.run() == ["load anchor com.apple/tether"]
+    assert host.rules() == rules
 
 
 def test_an_update_of_macos_takes_nothing_away(host: Host) -> None:

@@ -75,6 +75,22 @@ def test_rules_are_shown_expanded_and_normalised(mac: EmulatedMac, anchor: str) 
     assert mac.run("pfctl", "-a", anchor, "-s", "Tables").stdout == "fleet\n"
 
 
+def test_rules_are_optimized_unless_one_asks_for_none(mac: EmulatedMac, anchor: str) -> None:
+    """Source read (OpenBSD's pfctl_optimize.c), pf.conf(5): by default six and more sources of a
+    rule become a table, whose name is another one each time."""
+    networks = ", ".join(f"10.{number}.0.0/16" for number in range(6))
+    rule = f"pass in proto tcp from {{ {networks} }} to any port 9443 no state\n"
+    first, second = load(mac, anchor, rule), load(mac, anchor, rule)
+    assert first.count("\n") == second.count("\n") == 1
+    assert "from <__automatic_" in first != second
+    mac.run("pfctl", "-o", "none", "-a", anchor, "-f", "-", stdin=rule)
+    shown = mac.run("pfctl", "-a", anchor, "-sr").stdout
+    assert shown.count("\n") == 6
+    checked = mac.run("pfctl", "-o", "none", "-a", anchor, "-vnf", "-", stdin=rule).stdout
+    assert checked.endswith(shown)
+    assert mac.rc("pfctl", "-o", "best", "-a", anchor, "-nf", "-") == 1
+
+
 @pytest.mark.parametrize(
     ("rule", "shown"),
     [

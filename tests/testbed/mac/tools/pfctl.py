@@ -21,7 +21,7 @@ from .. import offences, pf_rules, pf_state
 from ..program import ProgramError, is_root
 
 _USAGE = """\
-usage: pfctl [-deEnqv] [-a anchor] [-f file] [-F modifier] [-s modifier]
+usage: pfctl [-deEnqv] [-a anchor] [-f file] [-F modifier] [-o level] [-s modifier]
 	[-t table -T command [address ...]] [-X token]
 	(emulated Mac: these alone)"""
 # An issue says: on standard error, also when all went well.
@@ -59,6 +59,7 @@ class _Options:
     show: str = ""
     flush: str = ""
     token: str = ""
+    optimize: str = "basic"
     table: str = ""
     table_command: str = ""
     words: list[str] = field(default_factory=list)
@@ -91,11 +92,12 @@ def main(argv: Sequence[str]) -> int:
 
 def _parse(argv: list[str]) -> _Options:
     try:
-        pairs, words = getopt.getopt(argv, "a:deEf:F:nqs:t:T:vX:")
+        pairs, words = getopt.getopt(argv, "a:deEf:F:no:qs:t:T:vX:")
     except getopt.GetoptError as error:
         raise ProgramError(1, f"pfctl: {error.msg}\n{_USAGE}") from error
     options = _Options(words=words)
     targets = {"-a": "anchor", "-f": "file", "-F": "flush", "-X": "token", "-t": "table"}
+    targets["-o"] = "optimize"
     for name, value in pairs:
         if name in targets:
             setattr(options, targets[name], value)
@@ -110,6 +112,8 @@ def _parse(argv: list[str]) -> _Options:
     table = bool(options.table) == bool(options.table_command)
     if not argv or not table or (words and not options.table):
         raise ProgramError(1, _USAGE)
+    if options.optimize not in ("none", "basic", "profile"):
+        raise ProgramError(1, f"pfctl: unknown optimization level\n{_USAGE}")
     if options.flush and options.flush not in _FLUSHED:
         raise ProgramError(1, f"pfctl: unknown flush modifier '{options.flush}'\n{_USAGE}")
     if options.anchor and not _ANCHOR.fullmatch(options.anchor):
@@ -168,12 +172,19 @@ def _load(options: _Options, only_checks: bool) -> None:
         line = f"{name}:{error.line}: {error.text}"
         text = f"{line}\npfctl: Syntax error in config file: pf rules not loaded"
         raise ProgramError(1, text) from error
+    if options.optimize != "none":
+        pf_rules.optimize(found)
     if "v" in options.flags:
         for table, addresses in found.tables.items():
             print(f"table {table} {{ {' '.join(addresses)} }}")
         print("".join(f"{rule}\n" for rule in found.rules), end="")
     if only_checks:
         return
+    with pf_state.changed() as state:
+        busy, state["busy"] = state["busy"], max(0, state["busy"] - 1)
+    if busy:
+        # pf(4), DIOCXBEGIN: another transaction on that ruleset has not ended.
+        raise ProgramError(1, "pfctl: DIOCXBEGIN: Resource busy")
     # Tables live as long as a rule or a `persist` needs them; here each load brings its own.
     with pf_state.changed() as state:
         tables = {**{table: [] for table in found.uses}, **found.tables}
