@@ -48,7 +48,8 @@ NEXT = f"""
   Look at the cluster: {" ".join(TESTBED)} kubectl get pods,services -n {NAMESPACE}
   Look at a host:      {" ".join(TESTBED)} ssh gpu1 systemctl list-units 'tether-*'
   See that it is done: .venv/bin/ansible-playbook -i inventories/demo playbooks/site.yml --check
-  Add a model:         edit inventories/demo/group_vars/all.yml, run the same without --check
+  Add a model:         copy an entry of fleet_models in inventories/demo/group_vars/all.yml under
+                         another name, run the same without --check
   Take a host out:     the same with playbooks/drain.yml -e drain_hosts=gpu2 in place of
                          playbooks/site.yml, and back with undrain.yml (docs/drain.md)
   Take it all away:    make demo-down
