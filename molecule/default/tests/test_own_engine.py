@@ -78,7 +78,7 @@ def test_a_server_by_its_owners_file(tmp_path: Path) -> None:
         )
         assert answer["usage"]["completion_tokens"] >= 1
         # Paths that its file does not list end at the ingress.
-        statuses = client(f"curl -s -o /dev/null -w '%{{http_code}}' -m 30 {URL}/health").stdout
+        statuses = client(f"curl -s -o /dev/null -w '%{{http_code}}' -m 30 {URL}/props").stdout
         assert statuses == "403"
         # Nobody on the host but the ingress reaches its port.
         look = f"curl -s -o /dev/null -m 3 http://127.0.0.1:{PORT}/health"
