@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
+import time
 from dataclasses import dataclass
 
 _LISTEN, _ESTABLISHED = "0A", "01"
@@ -91,8 +92,10 @@ def _process(pid: int) -> Process | None:
         return None
     name, _, rest = text.partition("(")[2].rpartition(")")
     fields = rest.split()
-    booted = next(line for line in _read("stat").splitlines() if line.startswith("btime "))
-    started = int(booted.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    # Not btime of /proc/stat, which is cut to a second: a process would be up to one too old. In
+    # hundredths, as the kernel counts a start, so that two looks give the same.
+    booted = round(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME), 2)
+    started = booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     return Process(pid, int(fields[1]), name, started)
 
 
