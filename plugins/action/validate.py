@@ -198,11 +198,10 @@ class ActionModule(ActionBase):
         """An option, else the list of that variable, with a mistake for each value in it that has
         a template without one.
         """
-        if args.get(key) not in (None, ""):
-            return plain(args[key])
         raw = variables.get(name)
-        if not isinstance(raw, Sequence) or isinstance(raw, str):
-            return self._read(None, name, self._of_task(variables), found)
+        given = args.get(key) not in (None, "")
+        if given or not isinstance(raw, Sequence) or isinstance(raw, str):
+            return self._value(args, key, variables, found, name)
         entries, troubles = [], []
         for entry in raw:
             told: Dict[str, str] = {}

@@ -191,6 +191,15 @@ def write_file(
         raise
 
 
+def text(path: str) -> Optional[str]:
+    """A file's text, with a mark for what is none; None where there is no file."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def is_roots(path: str, mode: int) -> bool:
     """Whether there is a plain file of root's with this mode, for others to do no more with it."""
     try:

@@ -150,6 +150,12 @@ def _listed(desired: Dict[str, Any], port: int) -> List[Dict[str, Any]]:
     ]
 
 
+def looks_at_listeners(desired: Dict[str, Any]) -> bool:
+    """Whether it counts who listens on a host that is closed for the first time."""
+    wanted = (desired["state"], desired["policy"])
+    return wanted == ("present", "closed") and desired["listeners"] != "cut"
+
+
 def admitted(
     desired: Dict[str, Any], session: Optional[Dict[str, Any]]
 ) -> List[Tuple[str, int, List[str]]]:

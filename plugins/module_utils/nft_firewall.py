@@ -82,8 +82,8 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "listing": listing,
         "listeners": listeners,
         "blockers": foreign_firewall.observe(program, desired["ingress_port"]),
-        "file": _text(FILE),
-        "unit_file": _text(UNIT_FILE),
+        "file": files.text(FILE),
+        "unit_file": files.text(UNIT_FILE),
         "open": [path for path, mode in MODES.items() if not files.is_roots(path, mode)],
         "record": record,
         "unit": systemctl.show([UNIT]).get(UNIT, {}),
@@ -178,9 +178,7 @@ def _closes_first(desired: Dict[str, Any], listing: Optional[str], record: Dict[
 
     A table that somebody deleted, or that guarded the ingress alone, is told by what was recorded.
     """
-    if desired["state"] == "absent" or desired["policy"] != "closed":
-        return False
-    if desired["listeners"] == "cut":
+    if not firewall_options.looks_at_listeners(desired):
         return False
     return not any('"policy": "drop"' in (text or "") for text in (listing, record.get("rules")))
 
@@ -316,17 +314,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _text(path: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
 def _json(path: str) -> Dict[str, Any]:
     try:
-        value = json.loads(_text(path) or "{}")
+        value = json.loads(files.text(path) or "{}")
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -88,7 +88,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
     if desired["state"] == "present":
         session = find_session(desired.get("ssh_connection"))
         wanted = {RULES: pf_rules.render(desired, session, uids), SCRIPT: script()}
-    texts = {path: _text(path) for path in (RULES, SCRIPT)}
+    texts = {path: files.text(path) for path in (RULES, SCRIPT)}
     listeners = []
     if _closes_first(desired, texts[RULES]):
         listeners = firewall_listeners.observe(firewall_listeners.kept(desired, session))
@@ -102,7 +102,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         "listeners": listeners,
         "texts": texts,
         "open": [path for path in texts if not files.is_roots(path, _mode(path))],
-        "token": _text(TOKEN),
+        "token": files.text(TOKEN),
         "boot": (boot, launchd.observe(boot)),
     }
 
@@ -185,7 +185,7 @@ def _apply_present(plan: Plan) -> None:
 
 def _is_as_meant(meaning: Optional[List[str]]) -> bool:
     state = pf.look()
-    return state.rules == meaning and _is_held(state, _text(TOKEN))
+    return state.rules == meaning and _is_held(state, files.text(TOKEN))
 
 
 def _load() -> None:
@@ -253,9 +253,7 @@ def _boot(wanted: Dict[str, str]) -> Dict[str, Any]:
 
 def _closes_first(desired: Dict[str, Any], text: Optional[str]) -> bool:
     """Whether this run closes a host that no rules of ours have closed yet."""
-    if desired["state"] == "absent" or desired["policy"] != "closed":
-        return False
-    if desired["listeners"] == "cut":
+    if not firewall_options.looks_at_listeners(desired):
         return False
     return pf_rules.CLOSED not in (text or "").splitlines()
 
@@ -270,14 +268,6 @@ def _mode(path: str) -> int:
 
 def _lines(rules: List[str]) -> str:
     return "".join("%s\n" % rule for rule in rules)
-
-
-def _text(path: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _folder(path: str) -> None:

@@ -67,6 +67,21 @@ def client(command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return kubectl("exec", "-n", CLIENTS, "client", "--", "sh", "-c", command, **options)
 
 
+def chat(model: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A model's answer to a chat, as the client pod gets it.
+
+    :param model: where it answers, ``http://...``
+    """
+    said = json.dumps(body)
+    answer: dict[str, Any] = json.loads(
+        client(
+            f"curl -sS --fail-with-body -m 30 {model}/v1/chat/completions"
+            f" -H 'Content-Type: application/json' -d '{said}'"
+        ).stdout
+    )
+    return answer
+
+
 def streamed(model: str, body: dict[str, Any]) -> list[str]:
     """The events of a streamed chat with a model, as the client pod gets them.
 

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 import yaml
-from bed import client, declared_models, site, ssh
+from bed import chat, client, declared_models, site, ssh
 
 ENGINE = {
     "engine": "house",
@@ -69,13 +69,8 @@ def test_a_server_by_its_owners_file(tmp_path: Path) -> None:
     try:
         done = site("-e", json.dumps(settings))
         assert done.returncode == 0, done.stdout
-        ask = json.dumps({"max_tokens": 3, "messages": [{"role": "user", "content": "hi"}]})
-        answer = json.loads(
-            client(
-                f"curl -sS --fail-with-body -m 30 {URL}/v1/chat/completions"
-                f" -H 'Content-Type: application/json' -d '{ask}'"
-            ).stdout
-        )
+        ask = {"max_tokens": 3, "messages": [{"role": "user", "content": "hi"}]}
+        answer = chat(URL, ask)
         assert answer["usage"]["completion_tokens"] >= 1
         # Paths that its file does not list end at the ingress.
         statuses = client(f"curl -s -o /dev/null -w '%{{http_code}}' -m 30 {URL}/props").stdout

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bed import client, get, kubectl, ssh, streamed
+from bed import chat, client, get, kubectl, ssh, streamed
 
 ASK = {"model": "x", "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
 MODELS = [("tiny", "team-a", 80), ("small", "team-b", 8080), ("lone", "team-b", 80)]
@@ -24,13 +24,7 @@ def by_address(name, namespace, port):
 @pytest.mark.parametrize("where", [by_name, by_address])
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model[0])
 def test_chat(model, where):
-    body = json.dumps(ASK)
-    answer = json.loads(
-        client(
-            f"curl -sS --fail-with-body -m 30 {where(*model)}/v1/chat/completions"
-            f" -H 'Content-Type: application/json' -d '{body}'"
-        ).stdout
-    )
+    answer = chat(where(*model), ASK)
     assert answer["choices"][0]["message"]["role"] == "assistant"
     assert answer["usage"]["completion_tokens"] >= 1
 

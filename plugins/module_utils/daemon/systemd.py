@@ -53,7 +53,7 @@ def observe(desired: Dict[str, Any]) -> Dict[str, Any]:
         unit = unit_file.unit_name(name)
         path = os.path.join(UNIT_DIR, unit)
         item: Dict[str, Any] = dict(shown.get(unit, {}))
-        item["text"] = _text(path)
+        item["text"] = files.text(path)
         item["mode_ok"] = files.is_roots(path, 0o644)
         item["masked"] = os.path.islink(path) and os.readlink(path) == "/dev/null"
         item["digest"] = _running_digest(item)
@@ -73,17 +73,9 @@ def _ours(prefixes: List[str]) -> List[str]:
     names = []
     for prefix in prefixes:
         for path in sorted(glob.glob(os.path.join(UNIT_DIR, glob.escape(prefix) + "*.service"))):
-            if (_text(path) or "").startswith(unit_file.MARK):
+            if (files.text(path) or "").startswith(unit_file.MARK):
                 names.append(os.path.basename(path)[: -len(".service")])
     return names
-
-
-def _text(path: str) -> Optional[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
 
 
 def _running_digest(item: Dict[str, str]) -> Optional[str]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 from mac.harness import EmulatedMac
+from on_mac import at_once
 
 from ansible_collections.tether.fleet.plugins.module_utils import application_firewall
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
@@ -200,20 +200,7 @@ def test_two_runs_at_once(host: Host) -> None:
     host.turn("--setglobalstate")
     path = host.install("2.11.7")
     plans = [host.plan(path), host.plan(path)]
-    wrong: list[Exception] = []
-
-    def carry_out(made: Plan) -> None:
-        try:
-            application_firewall.apply(made)
-        except Exception as error:  # noqa: BLE001 - reported by the test
-            wrong.append(error)
-
-    threads = [threading.Thread(target=carry_out, args=(made,)) for made in plans]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60)
-    assert wrong == []
+    assert at_once(application_firewall.apply, plans) == []
     assert host.plan(path).steps == []
     assert not host.blocks(path)
 

@@ -14,7 +14,6 @@ import plistlib
 import pwd
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,18 +23,14 @@ from typing import Any
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from mac.harness import EmulatedMac
+from on_mac import at_once, redirect
 
 from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
     base,
-    darwin_processes,
     launchd,
-    launchd_apply,
-    launchd_state,
     log_file,
     logins,
-    plist,
     plist_place,
-    processes,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
@@ -67,20 +62,7 @@ SPEC = {"daemons": {"type": "list", "elements": "dict", "options": base.ENTRY_SP
 
 @pytest.fixture
 def fleet(own_mac: EmulatedMac, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
-    root = str(own_mac.root)
-    for module, name, path in (
-        (log_file, "FOLDER", "/var/log/tether"),
-        (launchd_state, "RECORD_DIR", "/var/run/tether/loaded"),
-        (launchd_apply, "LOCK", "/var/run/tether/daemons.lock"),
-        (plist, "RUNTIME_ROOT", "/var/lib/tether/run/"),
-        (darwin_processes, "LSOF", "/usr/sbin/lsof"),
-        (logins, "FOLDER", "/var/lib/tether/logins"),
-    ):
-        monkeypatch.setattr(module, name, root + path)
-    system = plist_place.Place("system", root + "/Library/LaunchDaemons")
-    monkeypatch.setattr(plist_place, "SYSTEM", system)
-    monkeypatch.setattr(processes.platform, "system", lambda: "Darwin")
-    monkeypatch.setenv("PATH", f"{root}/bin:{os.environ['PATH']}")
+    redirect(own_mac, monkeypatch)
     yield Fleet(own_mac)
     assert own_mac.offences() == []
 
@@ -461,21 +443,12 @@ def test_two_runs_at_once(fleet: Fleet) -> None:
     fleet.converge(fleet.served())
     since = len(fleet.mac.calls())
     plans = [fleet.plan(fleet.served(version="2")) for _ in range(2)]
-    problems: list[Exception] = []
 
     def run(plan: Plan) -> None:
-        try:
-            launchd.apply(plan)
-            launchd.verify(plan)
-        except Exception as error:  # noqa: BLE001 - whatever a thread raises fails the test
-            problems.append(error)
+        launchd.apply(plan)
+        launchd.verify(plan)
 
-    threads = [threading.Thread(target=run, args=(plan,)) for plan in plans]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == []
+    assert at_once(run, plans) == []
     assert fleet.told(since) == ["bootout", "bootstrap"]
     assert fleet.plan(fleet.served(version="2")).steps == []
 

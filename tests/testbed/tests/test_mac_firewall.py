@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import stat
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from mac.harness import EmulatedMac
+from on_mac import at_once, redirect
 
 from ansible_collections.tether.fleet.plugins.module_utils import (
     firewall_listeners,
@@ -24,16 +24,6 @@ from ansible_collections.tether.fleet.plugins.module_utils import (
     pf,
     pf_firewall,
     pf_rules,
-)
-from ansible_collections.tether.fleet.plugins.module_utils.daemon import (
-    darwin_processes,
-    launchd_apply,
-    launchd_state,
-    log_file,
-    logins,
-    plist,
-    plist_place,
-    processes,
 )
 from ansible_collections.tether.fleet.plugins.module_utils.plan import Plan, Refusal
 
@@ -87,25 +77,14 @@ class Host:
 
 @pytest.fixture
 def host(own_mac: EmulatedMac, monkeypatch: pytest.MonkeyPatch) -> Host:
-    root = str(own_mac.root)
-    for module, name, path in (
-        (log_file, "FOLDER", "/var/log/tether"),
-        (launchd_state, "RECORD_DIR", "/var/run/tether/loaded"),
-        (launchd_apply, "LOCK", "/var/run/tether/daemons.lock"),
-        (plist, "RUNTIME_ROOT", "/var/lib/tether/run/"),
-        (darwin_processes, "LSOF", "/usr/sbin/lsof"),
-        (logins, "FOLDER", "/var/lib/tether/logins"),
+    places = (
         (pf, "PFCTL", "/sbin/pfctl"),
         (pf_firewall, "RULES", "/etc/tether/firewall.pf"),
         (pf_firewall, "SCRIPT", "/etc/tether/firewall-load.sh"),
         (pf_firewall, "TOKEN", "/var/lib/tether/pf-token"),
         (pf_firewall, "LOCK", "/var/run/tether/firewall.lock"),
-    ):
-        monkeypatch.setattr(module, name, root + path)
-    system = plist_place.Place("system", root + "/Library/LaunchDaemons")
-    monkeypatch.setattr(plist_place, "SYSTEM", system)
-    monkeypatch.setattr(processes.platform, "system", lambda: "Darwin")
-    monkeypatch.setenv("PATH", f"{root}/bin:{os.environ['PATH']}")
+    )
+    redirect(own_mac, monkeypatch, places)
     # Of this machine, which is none of these tests' business.
     monkeypatch.setattr(firewall_listeners, "observe", lambda known: [])
     return Host(own_mac)
@@ -279,20 +258,7 @@ def test_an_update_of_macos_takes_nothing_away(host: Host) -> None:
 
 def test_two_runs_at_once_take_one_token(host: Host) -> None:
     plans = [host.plan(), host.plan()]
-    wrong: list[Exception] = []
-
-    def carry_out(made: Plan) -> None:
-        try:
-            pf_firewall.apply(made)
-        except Exception as error:  # noqa: BLE001 - reported by the test
-            wrong.append(error)
-
-    threads = [threading.Thread(target=carry_out, args=(made,)) for made in plans]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(60)
-    assert wrong == []
+    assert at_once(pf_firewall.apply, plans) == []
     assert host.tokens() == {host.token()}
     assert host.plan().steps == []
 
